@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-func newBell(t testing.TB) *Poller {
+func newPoller(t testing.TB) *Poller {
 	t.Helper()
 	b, err := NewPoller()
 	require.NoError(t, err)
@@ -22,19 +22,19 @@ func newBell(t testing.TB) *Poller {
 	return b
 }
 
-// awaitRing waits for a notice, and returns the set of those that rang.
-func awaitRing(t *testing.T, b *Poller) uint64 {
+// awaitEvents waits for an event, and returns the set of those that are ready.
+func awaitEvents(t *testing.T, b *Poller) uint64 {
 	t.Helper()
-	var rang uint64
+	var ready uint64
 	eventually(t, "a notice", func() bool {
-		rang = b.Wait(time.Second)
-		return rang != 0
+		ready = b.Wait(time.Second)
+		return ready != 0
 	})
-	return rang
+	return ready
 }
 
 func TestAPollerWakesOnceForEachWake(t *testing.T) {
-	b := newBell(t)
+	b := newPoller(t)
 	for _, wait := range []func(time.Duration) uint64{b.Wait, b.Block} {
 		testWakes(t, b, wait)
 	}
@@ -46,22 +46,22 @@ func testWakes(t *testing.T, b *Poller, wait func(time.Duration) uint64) {
 		name     string
 		d, least time.Duration
 	}{
-		{"a ring before the wait", time.Hour, 0},
-		{"no ring", 20 * time.Millisecond, 20 * time.Millisecond},
-		{"no ring for long", longWait + time.Millisecond, longWait},
-		{"no ring, and no time to wait", -time.Second, 0},
+		{"Wake before Wait", time.Hour, 0},
+		{"no Wake", 20 * time.Millisecond, 20 * time.Millisecond},
+		{"no Wake for long", longWait + time.Millisecond, longWait},
+		{"no Wake, and no time to wait", -time.Second, 0},
 	} {
 		began := time.Now()
-		if rang := wait(c.d); rang != 0 {
-			t.Errorf("%s: notices %b", c.name, rang)
+		if ready := wait(c.d); ready != 0 {
+			t.Errorf("%s: notices %b", c.name, ready)
 		}
 		if waited := time.Since(began); waited < c.least {
 			t.Errorf("%s: waited %v", c.name, waited)
 		}
 	}
 	go b.Wake()
-	if rang := wait(time.Hour); rang != 0 {
-		t.Errorf("a ring from another goroutine: notices %b", rang)
+	if ready := wait(time.Hour); ready != 0 {
+		t.Errorf("Wake of another goroutine: ready %b", ready)
 	}
 }
 
@@ -69,7 +69,7 @@ func TestWaitingAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("skipped: needs a build without the race detector, which allocates")
 	}
-	b := newBell(t)
+	b := newPoller(t)
 	if n := testing.AllocsPerRun(100, func() { b.Wake(); b.Wait(time.Second); b.Wake(); b.Block(time.Second) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
@@ -89,15 +89,15 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	n, err := g.NotifyUsage(32 << 20)
 	require.NoError(t, err)
 	defer n.Close()
-	b := newBell(t)
+	b := newPoller(t)
 	require.NoError(t, b.Add(n, 5))
-	if rang := b.Wait(0); rang != 0 {
-		t.Fatalf("notices %b before anything happened", rang)
+	if ready := b.Wait(0); ready != 0 {
+		t.Fatalf("ready %b before anything happened", ready)
 	}
 	m := join(t, s, sub)
 	m.do(t, "x=$(head -c 48000000 /dev/zero | tr '\\0' x)")
-	if rang := awaitRing(t, b); rang != 1<<5 {
-		t.Errorf("notices %b", rang)
+	if ready := awaitEvents(t, b); ready != 1<<5 {
+		t.Errorf("ready %b", ready)
 	}
 	if usage, err := g.Usage(); err != nil || usage.Or(0) < 32<<20 {
 		t.Errorf("the group uses %v, %v", usage, err)
@@ -106,11 +106,11 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	for b.Wait(0) != 0 { // it fell below the mark
 	}
 	require.NoError(t, s.Delete(sub))
-	if rang := awaitRing(t, b); rang != 1<<5 {
-		t.Errorf("notices %b", rang)
+	if ready := awaitEvents(t, b); ready != 1<<5 {
+		t.Errorf("ready %b", ready)
 	}
 	if _, err := g.Usage(); err != ErrGone {
-		t.Errorf("reading a group whose removal rang: %v", err)
+		t.Errorf("reading a group whose removal was reported: %v", err)
 	}
 }
 
@@ -139,17 +139,17 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 			}
 			require.NoError(t, err)
 			defer n.Close()
-			b := newBell(t)
+			b := newPoller(t)
 			require.NoError(t, b.Add(n, 7))
-			if rang := b.Wait(0); rang != 0 {
-				t.Error("it rings before anything happened")
+			if ready := b.Wait(0); ready != 0 {
+				t.Error("it is ready before any event")
 			}
 			goes := t.TempDir() + "/goes"
 			for range notice.times {
 				require.NoError(t, os.WriteFile(goes, nil, 0o600))
-				fmt.Fprintf(m.tell, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
-				if rang := awaitRing(t, b); rang != 1<<7 {
-					t.Errorf("notices %b", rang)
+				fmt.Fprintf(m.stdin, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
+				if ready := awaitEvents(t, b); ready != 1<<7 {
+					t.Errorf("ready %b", ready)
 				}
 				_ = os.Remove(goes)
 				m.do(t, ":")
@@ -164,7 +164,7 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	sub := group + "/sub"
 	require.NoError(t, s.Create(sub, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)}))
-	b := newBell(t)
+	b := newPoller(t)
 	const above, below = 1, 2
 	for id, path := range map[int]string{above: group, below: sub} {
 		n, err := open(t, s, path).NotifyEvents()
@@ -179,8 +179,8 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 	file := t.TempDir() + "/file"
 	for range 3 {
 		m.do(t, "head -c 32000000 /dev/zero >"+file)
-		if rang := awaitRing(t, b); rang != 1<<below {
-			t.Errorf("notices %b, want %b alone", rang, 1<<below)
+		if ready := awaitEvents(t, b); ready != 1<<below {
+			t.Errorf("ready %b, want %b alone", ready, 1<<below)
 		}
 	}
 }
@@ -199,7 +199,7 @@ func TestAGroupThatReachesMemoryHighIsReported(t *testing.T) {
 	n, err := open(t, s, group).NotifyEvents()
 	require.NoError(t, err)
 	defer n.Close()
-	b := newBell(t)
+	b := newPoller(t)
 	require.NoError(t, b.Add(n, 3))
 	m := join(t, s, group)
 	file := t.TempDir() + "/file"
@@ -207,8 +207,8 @@ func TestAGroupThatReachesMemoryHighIsReported(t *testing.T) {
 	for value := step; value <= 3*step; value += step {
 		require.NoError(t, os.WriteFile(high, []byte(strconv.Itoa(value)), 0o644))
 		m.do(t, fmt.Sprintf("head -c %d /dev/zero >>%s", step, file))
-		if rang := awaitRing(t, b); rang != 1<<3 {
-			t.Errorf("notices %b", rang)
+		if ready := awaitEvents(t, b); ready != 1<<3 {
+			t.Errorf("ready %b", ready)
 		}
 	}
 }
@@ -224,10 +224,10 @@ func TestAStallIsReportedInWindowsOfTwoSecondsWithoutPrivilege(t *testing.T) {
 	}
 	require.NoError(t, err)
 	defer n.Close()
-	b := newBell(t)
+	b := newPoller(t)
 	require.NoError(t, b.Add(n, 0))
-	if rang := b.Wait(0); rang != 0 {
-		t.Errorf("notices %b of a group that is empty", rang)
+	if ready := b.Wait(0); ready != 0 {
+		t.Errorf("ready %b of a group that is empty", ready)
 	}
 	if _, err := g.NotifyStall(Some, 100*time.Millisecond, 3500*time.Microsecond); !errors.Is(err, unix.EINVAL) {
 		t.Errorf("a window of 3.5 ms: %v", err)
@@ -238,10 +238,10 @@ func TestNoticesThatAVersionDoesNotHaveAreUnsupported(t *testing.T) {
 	v1 := &Group{version: V1}
 	v1.dirs[unified] = -1
 	for name, open := range map[string]func() (*Event, error){
-		"usage on v2":                   func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
-		"events on v1":                  v1.NotifyEvents,
-		"events at the top":             (&Group{version: V2, top: true}).NotifyEvents,
-		"stalls without a unified twin": func() (*Event, error) { return v1.NotifyStall(Some, time.Second, 2*time.Second) },
+		"usage on v2":                        func() (*Event, error) { return (&Group{version: V2}).NotifyUsage(1) },
+		"events on v1":                       v1.NotifyEvents,
+		"events at the top":                  (&Group{version: V2, top: true}).NotifyEvents,
+		"stalls without cgroup v2 beside it": func() (*Event, error) { return v1.NotifyStall(Some, time.Second, 2*time.Second) },
 	} {
 		if _, err := open(); !errors.Is(err, errors.ErrUnsupported) {
 			t.Errorf("%s: %v", name, err)

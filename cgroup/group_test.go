@@ -149,7 +149,7 @@ func TestActionsWriteTheFileOfTheirVersion(t *testing.T) {
 	}
 }
 
-func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
+func TestStatisticsThatDoNotChangeAreReadBelow(t *testing.T) {
 	s, host := fixture(t, "v1")
 	at := host + "/sys/fs/cgroup/memory" + v1Pod
 	put(t, at+"/memory.failcnt", "0\n")
@@ -167,13 +167,13 @@ func TestStatisticsThatStandStillAreReadBelow(t *testing.T) {
 		name, file, holds string
 		want              stats.Amount
 	}{
-		{"what is new and has more to reclaim is believed", "memory.failcnt", "1\n", stale},
-		{"what stands still while memory is reclaimed is not", "memory.failcnt", "2\n", fresh},
-		{"what stands still while usage moves is not", "memory.usage_in_bytes", "57000000\n", fresh},
-		{"what is new and has less used is believed", "memory.stat", strings.Replace(get(t, at+"/memory.stat"), "total_active_file 0", "total_active_file 4096", 1), stale},
-		{"what stands still with the usage is, too", "memory.usage_in_bytes", "56900000\n", stale},
-		{"it is not once usage moves on", "memory.usage_in_bytes", "67000000\n", fresh},
-		{"what is new and has most of the memory used is not", "memory.stat", strings.ReplaceAll(get(t, at+"/memory.stat"), "total_inactive_file 8052736", "total_inactive_file 0"), fresh},
+		{"a total that is new and has more to reclaim is used", "memory.failcnt", "1\n", stale},
+		{"a total that does not change while memory is reclaimed is not used", "memory.failcnt", "2\n", fresh},
+		{"a total that does not change while usage does is not used", "memory.usage_in_bytes", "57000000\n", fresh},
+		{"a total that is new and has less used is used", "memory.stat", strings.Replace(get(t, at+"/memory.stat"), "total_active_file 0", "total_active_file 4096", 1), stale},
+		{"a total that does not change, as usage, is used", "memory.usage_in_bytes", "56900000\n", stale},
+		{"it is not used once usage has changed", "memory.usage_in_bytes", "67000000\n", fresh},
+		{"a total that is new and has most of the memory used is not used", "memory.stat", strings.ReplaceAll(get(t, at+"/memory.stat"), "total_inactive_file 8052736", "total_inactive_file 0"), fresh},
 	} {
 		put(t, at+"/"+c.file, c.holds)
 		if got := read(); got != c.want {
@@ -186,7 +186,7 @@ func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
 	const c1, kmem = v1Pod + "/c1", v1Pod + "/memory.kmem.usage_in_bytes"
 	for _, c := range []struct {
 		name                         string
-		toldInactive, toldActive     int64
+		totalInactive, totalActive   int64
 		before, usage                int64
 		removed                      string
 		wantedInactive, wantedActive int64
@@ -196,20 +196,20 @@ func TestWhatRemovedGroupsHoldIsWhatUsageHasAndTheOthersHaveNot(t *testing.T) {
 		{"no group is left", 30e6, 20e6, 50e6, 60e6, c1, 30e6 + 4e6, 20e6},
 		{"groups have read since", 8e6, 0, 50e6, 60e6, "", 10e6 + 8e6, 7e6},
 		{"the totals are as they should be", 12e6, 20e6, 64e6, 64e6, "", 12e6, 20e6},
-		{"what the kernel uses is not told", 30e6, 20e6, 50e6, 60e6, kmem, 10e6, 7e6},
+		{"memory of the kernel is unknown", 30e6, 20e6, 50e6, 60e6, kmem, 10e6, 7e6},
 	} {
 		s, host := fixture(t, "v1")
 		at := host + "/sys/fs/cgroup/memory"
 		put(t, at+v1Pod+"/memory.kmem.usage_in_bytes", "1000000\n")
 		put(t, at+v1Pod+"/memory.stat", fmt.Sprintf("cache 0\nrss 0\nshmem 0\ninactive_file 0\nactive_file 0\n"+
-			"total_shmem 5000000\ntotal_inactive_file %d\ntotal_active_file %d\n", c.toldInactive, c.toldActive))
+			"total_shmem 5000000\ntotal_inactive_file %d\ntotal_active_file %d\n", c.totalInactive, c.totalActive))
 		put(t, at+c1+"/memory.stat", "cache 20000000\nrss 4000000\nshmem 3000000\ninactive_file 10000000\nactive_file 7000000\n")
 		if c.removed != "" {
 			require.NoError(t, os.RemoveAll(at+c.removed))
 		}
 		g := open(t, s, v1Pod)
 		var m stats.Memory
-		for _, usage := range []int64{c.before, c.usage} { // the totals stand still
+		for _, usage := range []int64{c.before, c.usage} { // the totals do not change
 			put(t, at+v1Pod+"/memory.usage_in_bytes", fmt.Sprintln(usage))
 			require.NoError(t, g.Memory(&m))
 		}

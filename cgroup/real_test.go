@@ -42,11 +42,11 @@ func realGroup(t testing.TB, l Limits) (*System, string) {
 
 func bounded() Limits { return Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(64)} }
 
-// member is a shell in a group. It does one line at a time as it is told.
+// member is a shell in a group, which runs the lines that do writes.
 type member struct {
 	*exec.Cmd
-	tell io.Writer
-	says *bufio.Reader
+	stdin  io.Writer
+	stdout *bufio.Reader
 }
 
 func join(t testing.TB, s *System, group string) *member {
@@ -55,7 +55,7 @@ func join(t testing.TB, s *System, group string) *member {
 	in, err1 := m.StdinPipe()
 	out, err2 := m.StdoutPipe()
 	require.NoError(t, errors.Join(err1, err2, m.Start()))
-	m.tell, m.says = in, bufio.NewReader(out)
+	m.stdin, m.stdout = in, bufio.NewReader(out)
 	t.Cleanup(m.end)
 	require.NoError(t, s.Add(group, m.Process.Pid))
 	return m
@@ -64,10 +64,10 @@ func join(t testing.TB, s *System, group string) *member {
 // do runs a line of shell and waits until it has run.
 func (m *member) do(t testing.TB, line string) string {
 	t.Helper()
-	fmt.Fprintf(m.tell, "%s\necho done\n", line)
+	fmt.Fprintf(m.stdin, "%s\necho done\n", line)
 	var said strings.Builder
 	for {
-		text, err := m.says.ReadString('\n')
+		text, err := m.stdout.ReadString('\n')
 		if err != nil {
 			t.Fatalf("%s: %v", line, err)
 		}
@@ -199,8 +199,8 @@ func TestAFrozenProcessRunsNoFurtherUntilThawed(t *testing.T) {
 	t.Cleanup(func() { g.Thaw() })
 	said := make(chan string, 1)
 	go func() {
-		fmt.Fprintln(m.tell, "echo done")
-		line, _ := m.says.ReadString('\n')
+		fmt.Fprintln(m.stdin, "echo done")
+		line, _ := m.stdout.ReadString('\n')
 		said <- line
 	}()
 	if err := exec.Command("sh", "-c", ":").Run(); err != nil { // another shell runs meanwhile
@@ -263,14 +263,14 @@ func TestThePageCacheOfARemovedGroupIsCounted(t *testing.T) {
 	m.end()
 	require.NoError(t, s.Delete(group+"/reader"))
 	g := open(t, s, group)
-	var told stats.Memory
+	var total stats.Memory
 	var stat memoryStat
-	eventually(t, "the totals tell of the file", func() bool {
-		err := g.usageAndStat(&told, &stat)
-		return err == nil && told.InactiveFile.Plus(told.ActiveFile).Or(0) >= size
+	eventually(t, "the totals to have the file", func() bool {
+		err := g.usageAndStat(&total, &stat)
+		return err == nil && total.InactiveFile.Plus(total.ActiveFile).Or(0) >= size
 	})
-	inactive, active, err := g.cache(&told, &stat, false)
-	if sum := inactive + active; err != nil || sum < size-4<<20 || sum > told.Usage.Or(0) {
+	inactive, active, err := g.cache(&total, &stat, false)
+	if sum := inactive + active; err != nil || sum < size-4<<20 || sum > total.Usage.Or(0) {
 		t.Errorf("%d bytes of cache, %v, of a file of %d", sum, err, size)
 	}
 }

@@ -194,20 +194,20 @@ func (f *fake) serve(s socket) (stop func()) {
 	}
 }
 
-// heard is what a Runtime has said.
-type heard struct {
+// received are the messages that a Runtime has sent.
+type received struct {
 	mu       sync.Mutex
 	messages []wire.FromAgent
 }
 
-func (h *heard) say(m wire.FromAgent) {
+func (h *received) receive(m wire.FromAgent) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.messages = append(h.messages, m)
 }
 
 // last is the last message that holds.
-func (h *heard) last(holds func(*wire.FromAgent) bool) *wire.FromAgent {
+func (h *received) last(holds func(*wire.FromAgent) bool) *wire.FromAgent {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for i := len(h.messages) - 1; i >= 0; i-- {
@@ -218,15 +218,15 @@ func (h *heard) last(holds func(*wire.FromAgent) bool) *wire.FromAgent {
 	return nil
 }
 
-// stands is how the runtime stood last.
-func (h *heard) stands() inventory.Runtime {
+// state is the last state of the runtime.
+func (h *received) state() inventory.Runtime {
 	if m := h.last(func(m *wire.FromAgent) bool { return m.Runtime != nil }); m != nil {
 		return *m.Runtime
 	}
 	return inventory.Runtime{}
 }
 
-func (h *heard) await(t *testing.T, what string, holds func(*wire.FromAgent) bool) *wire.FromAgent {
+func (h *received) await(t *testing.T, what string, holds func(*wire.FromAgent) bool) *wire.FromAgent {
 	t.Helper()
 	var m *wire.FromAgent
 	await(t, what, func() bool { m = h.last(holds); return m != nil })
@@ -236,10 +236,10 @@ func (h *heard) await(t *testing.T, what string, holds func(*wire.FromAgent) boo
 var await = wait.Until
 
 // listen runs a Runtime on a socket until the test ends.
-func listen(t *testing.T, s socket) (*Runtime, *heard) {
+func listen(t *testing.T, s socket) (*Runtime, *received) {
 	t.Helper()
-	h := &heard{}
-	r := New(Config{StatsInterval: 50 * time.Millisecond, Dial: s.dial}, h.say, slog.New(slog.DiscardHandler))
+	h := &received{}
+	r := New(Config{StatsInterval: 50 * time.Millisecond, Dial: s.dial}, h.receive, slog.New(slog.DiscardHandler))
 	ctx, cancel := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { r.Run(ctx) })
@@ -251,7 +251,7 @@ func listen(t *testing.T, s socket) (*Runtime, *heard) {
 }
 
 // start runs a fake and a Runtime.
-func start(t *testing.T, f *fake) (*Runtime, *heard) {
+func start(t *testing.T, f *fake) (*Runtime, *received) {
 	t.Helper()
 	s := make(socket)
 	t.Cleanup(f.serve(s))

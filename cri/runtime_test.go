@@ -43,7 +43,7 @@ func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 			t.Errorf("layer %+v, want all of it unknown", layer)
 		}
 		await(t, "the filesystem", func() bool {
-			disks := h.stands().ImageFs
+			disks := h.state().ImageFs
 			return len(disks) == 1 && disks[0].Mountpoint == "/images" && disks[0].Bytes == nil
 		})
 	})
@@ -55,12 +55,12 @@ func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{UsedBytes: &cri.UInt64Value{Value: 7}}}, nil
 		}}
 		_, h := start(t, f)
-		await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.stands().Surveyed.IsZero() })
+		await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.state().Surveyed.IsZero() })
 		if layer := h.await(t, "a layer", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
 			t.Errorf("layer %+v, want 7 bytes", layer)
 		}
 		want := []string{"ImageFsInfo", "ListContainerStats", "ListPodSandboxStats", "Status"}
-		if missing := h.stands().Missing; !slices.Equal(missing, want) {
+		if missing := h.state().Missing; !slices.Equal(missing, want) {
 			t.Errorf("missing %v, want %v", missing, want)
 		}
 		for _, method := range want {
@@ -85,18 +85,18 @@ func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
 		}
 		_, h := start(t, f)
 		h.await(t, "the layer of the other", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 && m.Layers[0].Container == "runs" })
-		await(t, "the survey to count", func() bool { return !h.stands().Surveyed.IsZero() })
-		if stands := h.stands(); !stands.Connected || stands.Calls["ContainerStats"].Errors[codes.Unknown.String()] == 0 {
+		await(t, "the survey to count", func() bool { return !h.state().Surveyed.IsZero() })
+		if stands := h.state(); !stands.Connected || stands.Calls["ContainerStats"].Errors[codes.Unknown.String()] == 0 {
 			t.Errorf("stands %+v, want it connected and the error counted", stands)
 		}
 	})
 }
 
-func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
+func TestRuntimeThatHangsIsDisconnectedAndBlocksNoOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
 		r, h := start(t, f)
-		await(t, "the runtime", func() bool { return h.stands().Connected })
+		await(t, "the runtime", func() bool { return h.state().Connected })
 		hung := make(chan struct{})
 		f.change(func(f *fake) { f.hung = hung })
 		began := time.Now()
@@ -105,10 +105,10 @@ func TestRuntimeThatHangsIsDisconnectedAndHoldsUpNoOrders(t *testing.T) {
 		if !strings.Contains(done.Error, codes.DeadlineExceeded.String()) {
 			t.Errorf("done %+v, want its deadline to have passed", done)
 		}
-		await(t, "the runtime to count as away", func() bool { stands := h.stands(); return !stands.Connected && stands.Error != "" })
+		await(t, "the runtime to count as away", func() bool { stands := h.state(); return !stands.Connected && stands.Error != "" })
 		f.change(func(f *fake) { f.hung = nil })
 		close(hung)
-		await(t, "the runtime to be found again", func() bool { return h.stands().Connected })
+		await(t, "the runtime to be found again", func() bool { return h.state().Connected })
 	})
 }
 
@@ -118,9 +118,9 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}}
 		stop := f.serve(s)
 		r, h := listen(t, s)
-		await(t, "the runtime", func() bool { return h.stands().Connected })
+		await(t, "the runtime", func() bool { return h.state().Connected })
 		stop()
-		await(t, "its end", func() bool { return !h.stands().Connected })
+		await(t, "its end", func() bool { return !h.state().Connected })
 		r.Execute(wire.Order{ID: 1, Kind: wire.StopSandbox, Target: "s", Deadline: wire.Instant{Time: time.Now().Add(time.Hour)}})
 		if done := h.await(t, "an answer", func(m *wire.FromAgent) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
 			t.Errorf("done %+v, want %v", done, wire.ErrAway)
@@ -128,7 +128,7 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		again := &fake{name: "new", version: "2"}
 		t.Cleanup(again.serve(s))
 		h.await(t, "the container to be dropped", func(m *wire.FromAgent) bool { return m.Removed == "c" })
-		await(t, "the new one", func() bool { stands := h.stands(); return stands.Connected && stands.Name == "new" })
+		await(t, "the new one", func() bool { stands := h.state(); return stands.Connected && stands.Name == "new" })
 	})
 }
 
@@ -136,7 +136,7 @@ func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "containerd", version: "v2.4.2", events: make(chan struct{})}
 		_, h := start(t, f)
-		await(t, "the runtime", func() bool { return h.stands().Connected })
+		await(t, "the runtime", func() bool { return h.state().Connected })
 		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
 		f.events <- struct{}{}
 		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
@@ -149,15 +149,15 @@ func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 	})
 }
 
-func TestRuntimeThatShouldTellOfChangesAndCannotIsPolled(t *testing.T) {
+func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{name: "containerd", version: "v2.4.2"}
 		_, h := start(t, f)
-		await(t, "events to be asked for", func() bool { return slices.Contains(h.stands().Missing, eventMethod) })
+		await(t, "events to be asked for", func() bool { return slices.Contains(h.state().Missing, eventMethod) })
 		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
 		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
-		if n := f.count(eventMethod); n > 1 || !h.stands().Connected {
-			t.Errorf("events were asked for %d times, connected %v", n, h.stands().Connected)
+		if n := f.count(eventMethod); n > 1 || !h.state().Connected {
+			t.Errorf("events were asked for %d times, connected %v", n, h.state().Connected)
 		}
 	})
 }
@@ -170,7 +170,7 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 			images:     []*cri.Image{{Id: "sha", RepoTags: []string{"image"}}, {Id: "unused"}, {Id: "kept", Pinned: true}},
 		}
 		r, h := start(t, f)
-		await(t, "the runtime", func() bool { return h.stands().Connected })
+		await(t, "the runtime", func() bool { return h.state().Connected })
 		for i, c := range []struct {
 			kind   wire.OrderKind
 			target string

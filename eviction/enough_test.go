@@ -12,9 +12,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// oneByOne is the twin of a pass that takes enough victims: passes that take one
-// each, between which the victim is gone and has given back what it held, until
-// the threshold is resolved or it cannot be told.
+// oneByOne is the reference of a pass that evicts enough victims: passes that evict one
+// each, between which the victim is gone and has freed what it used, until
+// the threshold is resolved or the signal is unknown.
 func oneByOne(cfg eviction.Config, in eviction.Input) (victims []types.UID) {
 	cfg.EnoughVictims = false
 	in.Candidates = slices.Clone(in.Candidates)
@@ -162,11 +162,11 @@ func TestPodsWithinTheirRequestAreSparedForAWhileWhereUnknownPodsRun(t *testing.
 		held      bool
 	}
 	for name, steps := range map[string][]step{
-		"until the unknown pod is known":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {300 * time.Millisecond, 0, false, []eviction.Candidate{within, over}, "over", false}},
-		"and no longer than two seconds":              {{0, 0, true, []eviction.Candidate{within}, "", true}, {2*time.Second - 1, 0, true, []eviction.Candidate{within}, "", true}, {2 * time.Second, 0, true, []eviction.Candidate{within}, "within", false}},
-		"a pod above its request is evicted at once":  {{0, 0, true, []eviction.Candidate{within, over}, "over", false}},
-		"without unknown pods none is spared":         {{0, 0, false, []eviction.Candidate{within}, "within", false}},
-		"a crossing that passes starts patience anew": {{0, 0, true, []eviction.Candidate{within}, "", true}, {3 * time.Second, 4 * gi, true, []eviction.Candidate{within}, "", false}, {4 * time.Second, 0, true, []eviction.Candidate{within}, "", true}},
+		"until the unknown pod is known":               {{0, 0, true, []eviction.Candidate{within}, "", true}, {300 * time.Millisecond, 0, false, []eviction.Candidate{within, over}, "over", false}},
+		"and no longer than two seconds":               {{0, 0, true, []eviction.Candidate{within}, "", true}, {2*time.Second - 1, 0, true, []eviction.Candidate{within}, "", true}, {2 * time.Second, 0, true, []eviction.Candidate{within}, "within", false}},
+		"a pod above its request is evicted at once":   {{0, 0, true, []eviction.Candidate{within, over}, "over", false}},
+		"without unknown pods none is spared":          {{0, 0, false, []eviction.Candidate{within}, "within", false}},
+		"the time begins again with the next crossing": {{0, 0, true, []eviction.Candidate{within}, "", true}, {3 * time.Second, 4 * gi, true, []eviction.Candidate{within}, "", false}, {4 * time.Second, 0, true, []eviction.Candidate{within}, "", true}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var st eviction.State

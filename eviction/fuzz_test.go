@@ -26,8 +26,8 @@ func (d *dice) Uint64() uint64 {
 	return binary.LittleEndian.Uint64(word[:])
 }
 
-// FuzzDecide calls Decide in any order with any input: passes that nobody
-// opened go on, outcomes name pods nobody chose, time goes back.
+// FuzzDecide calls Decide in any order with any input: passes continue that did
+// not begin, outcomes name pods that were not chosen, time runs backwards.
 func FuzzDecide(f *testing.F) {
 	f.Add([]byte{})
 	for seed := range byte(20) {
@@ -44,7 +44,7 @@ func FuzzDecide(f *testing.F) {
 				Signals: anySignals(r, now), Candidates: candidates, Sampled: r.IntN(2) == 0}
 			for range r.IntN(3) {
 				o := eviction.Outcome{Failed: r.IntN(2) == 0}
-				o.UID = one[types.UID](r, "pod0", "pod1", "pod2", "stranger")
+				o.UID = one[types.UID](r, "pod0", "pod1", "pod2", "unknown")
 				in.Outcomes = append(in.Outcomes, o)
 			}
 			before := text(st)

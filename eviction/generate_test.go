@@ -147,7 +147,7 @@ type call struct {
 	out           eviction.Decision
 }
 
-// node plays random passes as the loop would and remembers every call.
+// node runs random passes, as the loop does, and keeps every call.
 type node struct {
 	cfg   eviction.Config
 	state eviction.State
@@ -168,7 +168,7 @@ func (n *node) decide(in eviction.Input) eviction.Decision {
 	return d
 }
 
-// pass plays one whole pass and says which calls it was. Now and then a kill
+// pass runs one whole pass and returns its calls. Now and then a kill
 // fails, a victim in flight is gone, a reclaim frees something.
 func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 	t.Helper()

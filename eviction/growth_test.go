@@ -44,7 +44,7 @@ func TestGrowthSettlesWhatTheKubeletsRulesLeaveEqualAndNothingElse(t *testing.T)
 }
 
 // rule: M.44
-func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing.T) {
+func TestASoftVictimThatOthersWouldBeEvictedForHasNoMoreTimeAtAHardThreshold(t *testing.T) {
 	const hog, other = "hog", "other"
 	for _, c := range []struct {
 		name            string
@@ -55,11 +55,11 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 		victim          types.UID
 		hastened        string
 	}{
-		{name: "it goes on growing", hogGrows: 2, grows: 1, hogUses: 2 * gi, hastened: hog},
-		{name: "it stands still", hogUses: 2 * gi, hastened: hog},
+		{name: "it keeps growing", hogGrows: 2, grows: 1, hogUses: 2 * gi, hastened: hog},
+		{name: "it does not grow", hogUses: 2 * gi, hastened: hog},
 		{name: "another grows faster", hogGrows: 1, grows: 2, hogUses: 2 * gi, hastened: hog},
-		{name: "another would go before it", hogGrows: 2, grows: 1, hogUses: gi / 2, victim: other},
-		{name: "nobody else may go", hogUses: gi / 2, protected: true, hastened: hog},
+		{name: "another is ranked before it", hogGrows: 2, grows: 1, hogUses: gi / 2, victim: other},
+		{name: "no other pod may be evicted", hogUses: gi / 2, protected: true, hastened: hog},
 		{name: "it has ended", hogGrows: 2, grows: 1, hogUses: 2 * gi, ended: true, victim: other},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -103,7 +103,7 @@ func TestASoftVictimThatOthersWouldGoForHasNoMoreTimeAtAHardThreshold(t *testing
 				t.Errorf("again: hastened %v, evictions %+v", d.Hastened, d.Evictions)
 			}
 			if d := decide(13 * time.Second); !c.protected && len(d.Evictions) != 1 {
-				t.Errorf("overdue, and nobody goes: %+v", d)
+				t.Errorf("overdue, and no pod is evicted: %+v", d)
 			}
 		})
 	}

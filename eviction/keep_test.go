@@ -104,9 +104,9 @@ func TestTimeWithoutPassesCountsTowardNoGrace(t *testing.T) {
 		name        string
 		blind, acts time.Duration // after the first pass; the gap ends at blind
 	}{
-		{"but for what may be a late look", 20 * time.Second, 30 * time.Second},
+		{"but for two intervals, which may be one late pass", 20 * time.Second, 30 * time.Second},
 		{"longer than that", 35 * time.Second, 45 * time.Second},
-		{"and a gap as long as the grace begins it anew", 50 * time.Second, 80 * time.Second},
+		{"and after a gap as long as the grace it begins again", 50 * time.Second, 80 * time.Second},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			n := newSmallNode()

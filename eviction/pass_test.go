@@ -63,7 +63,7 @@ func TestAnEventPassMovesNoSoftThresholdConditionOrLimit(t *testing.T) {
 		return n.pass(eviction.Housekeeping, after, available, noon.Add(after))
 	}
 
-	t.Run("a soft grace neither begins nor starts anew", func(t *testing.T) {
+	t.Run("a soft grace neither begins nor starts again", func(t *testing.T) {
 		n := newSmallNode()
 		event(n, 0, 3*gi/2)
 		if n.reports() {

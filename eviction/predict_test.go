@@ -67,7 +67,7 @@ func TestAVictimThatAnswersForAnotherResourceIsAwaited(t *testing.T) {
 	}
 }
 
-// TestEachChangeIsTheSmallestThatPasses changes the pod itself and ranks anew.
+// TestEachChangeIsTheSmallestThatPasses changes the pod itself and ranks again.
 func TestEachChangeIsTheSmallestThatPasses(t *testing.T) {
 	tried := map[string]int{}
 	everywhere(t, func(t *testing.T, r *rand.Rand) {

@@ -21,7 +21,7 @@ func anyKind(r *rand.Rand) eviction.Pass {
 // rule: 5.21
 // rule: 5.42
 // rule: M.13
-func TestOnlyPodsThatMayGoAreEvictedAndEachWithGrace(t *testing.T) {
+func TestOnlyUnprotectedPodsAreEvictedAndEachWithGrace(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		n := anyNode(r)
 		for range 12 {
@@ -176,7 +176,7 @@ func TestAnEventPassMovesNothingButHardThresholds(t *testing.T) {
 // rule: M.10
 func TestTheSameInputGivesTheSameOutputAndChangesNothing(t *testing.T) {
 	for seed := range uint64(rounds) {
-		play := func() *node {
+		simulated := func() *node {
 			r := rand.New(rand.NewPCG(seed, 0))
 			n := anyNode(r)
 			for range 8 {
@@ -184,7 +184,7 @@ func TestTheSameInputGivesTheSameOutputAndChangesNothing(t *testing.T) {
 			}
 			return n
 		}
-		first, second := play(), play()
+		first, second := simulated(), simulated()
 		if !reflect.DeepEqual(first.calls, second.calls) {
 			t.Fatalf("seed %d: two runs differ", seed)
 		}

@@ -14,9 +14,9 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// starving is a node of one disk whose reclaim takes its time, with a pod that
-// writes and one that has memory. It keeps what was decided as lines.
-type starving struct {
+// reclaimingNode is a node of one disk whose reclaims last over several passes, with a pod
+// that writes and one that uses memory. It keeps decisions as lines.
+type reclaimingNode struct {
 	cfg   eviction.Config
 	state eviction.State
 	lines []string
@@ -24,8 +24,8 @@ type starving struct {
 
 const gibi = int64(1) << 30
 
-func newStarving(layout eviction.Layout, thresholds ...eviction.Threshold) *starving {
-	return &starving{cfg: eviction.New(eviction.Config{Thresholds: thresholds}, layout)}
+func newReclaimingNode(layout eviction.Layout, thresholds ...eviction.Threshold) *reclaimingNode {
+	return &reclaimingNode{cfg: eviction.New(eviction.Config{Thresholds: thresholds}, layout)}
 }
 
 func below(s eviction.Signal, required int64) eviction.Threshold {
@@ -35,8 +35,8 @@ func below(s eviction.Signal, required int64) eviction.Threshold {
 // signals are what is left of some; the others have plenty.
 type signals map[eviction.Signal]int64
 
-// at plays a pass in which reclaims that are asked for go on.
-func (n *starving) at(at time.Duration, left signals, ended ...eviction.Signal) {
+// at runs a pass; reclaims that it asks for do not end in it.
+func (n *reclaimingNode) at(at time.Duration, left signals, ended ...eviction.Signal) {
 	now := start.Add(at)
 	in := eviction.Input{Now: now, Sampled: true}
 	for s := range in.Signals {
@@ -79,11 +79,11 @@ func (n *starving) at(at time.Duration, left signals, ended ...eviction.Signal) 
 	}
 }
 
-func (n *starving) write(at time.Duration, format string, args ...any) {
+func (n *reclaimingNode) write(at time.Duration, format string, args ...any) {
 	n.lines = append(n.lines, strings.TrimSpace(at.String()+" "+fmt.Sprintf(format, args...)))
 }
 
-func (n *starving) wants(t *testing.T, lines ...string) {
+func (n *reclaimingNode) wants(t *testing.T, lines ...string) {
 	t.Helper()
 	if !slices.Equal(n.lines, lines) {
 		t.Errorf("decided:\n  %s\nwanted:\n  %s", strings.Join(n.lines, "\n  "), strings.Join(lines, "\n  "))
@@ -97,13 +97,13 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 	short := signals{disk: gibi}
 	const asked = "0s reclaim [containers images] for nodefs.available: 1073741824 bytes, 0 inodes, layers true, logs true"
 	for _, c := range []struct {
-		name   string
-		script func(*starving)
-		want   []string
+		name string
+		run  func(*reclaimingNode)
+		want []string
 	}{
 		{
 			"and no pod goes where that suffices",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(10*time.Second, short)
 				n.at(12*time.Second, signals{disk: 2 * gibi}, disk)
@@ -112,7 +112,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 		},
 		{
 			"and after one that sufficed the next crossing asks again at once",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(2*time.Second, signals{disk: 2 * gibi}, disk)
 				n.at(3*time.Second, short)
@@ -121,17 +121,17 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 		},
 		{
 			"a pod goes in the pass that its end causes where it does not",
-			func(n *starving) { n.at(0, short); n.at(3*time.Second, short, disk) },
+			func(n *reclaimingNode) { n.at(0, short); n.at(3*time.Second, short, disk) },
 			[]string{asked, "3s evict writer for nodefs.available"},
 		},
 		{
 			"while memory does not wait",
-			func(n *starving) { n.at(0, signals{disk: gibi, memory: 0}); n.at(time.Second, short) },
+			func(n *reclaimingNode) { n.at(0, signals{disk: gibi, memory: 0}); n.at(time.Second, short) },
 			[]string{"0s evict hog for memory.available", strings.Replace(asked, "0s", "1s", 1)},
 		},
 		{
 			"for half a minute in which nothing is gained",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(29*time.Second, short)
 				n.at(30*time.Second, short)
@@ -143,7 +143,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 		},
 		{
 			"for as long as it gains",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				for i := range 6 {
 					n.at(time.Duration(i)*20*time.Second, signals{disk: gibi + int64(i)})
 				}
@@ -152,7 +152,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 		},
 		{
 			"but not while it falls to half",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(4*time.Second, signals{disk: gibi/2 - 1})
 				n.at(5*time.Second, signals{disk: gibi / 2})
@@ -161,8 +161,8 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 			[]string{asked, "6s evict writer for nodefs.available node's own reclaim has not ended in 6s"},
 		},
 		{
-			"and asks anew ten seconds after one that it gained by",
-			func(n *starving) {
+			"and asks again ten seconds after a reclaim that freed space",
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(2*time.Second, signals{disk: gibi + 1}, disk)
 				n.at(11*time.Second, signals{disk: gibi + 1})
@@ -173,7 +173,7 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 		},
 		{
 			"and a minute after one that it did not gain by",
-			func(n *starving) {
+			func(n *reclaimingNode) {
 				n.at(0, short)
 				n.at(2*time.Second, short, disk)
 				n.at(61*time.Second, short)
@@ -182,14 +182,14 @@ func TestADiskWaitsForItsReclaim(t *testing.T) {
 			[]string{asked, "2s evict writer for nodefs.available", "1m1s evict writer for nodefs.available", strings.Replace(asked, "0s", "1m2s", 1)},
 		},
 		{
-			"an end that nobody waits for means nothing",
-			func(n *starving) { n.at(0, signals{}, disk); n.at(time.Second, short) },
+			"the end of a reclaim that was not asked for changes nothing",
+			func(n *reclaimingNode) { n.at(0, signals{}, disk); n.at(time.Second, short) },
 			[]string{strings.Replace(asked, "0s", "1s", 1)},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			n := newStarving(eviction.SharedFs, below(disk, 2*gibi), below(memory, gibi))
-			c.script(n)
+			n := newReclaimingNode(eviction.SharedFs, below(disk, 2*gibi), below(memory, gibi))
+			c.run(n)
 			n.wants(t, c.want...)
 		})
 	}
@@ -208,18 +208,18 @@ func TestADiskNeedsWhatResolvesAllItsThresholds(t *testing.T) {
 		eviction.SharedFs: {"0s reclaim [containers images] for nodefs.available: 11 bytes, 1 inodes, layers true, logs true"},
 		eviction.SplitFs:  {"0s reclaim [containers] for nodefs.available: 6 bytes, 1 inodes, layers true, logs true"},
 	} {
-		n := newStarving(layout, thresholds...)
+		n := newReclaimingNode(layout, thresholds...)
 		n.at(0, left)
 		n.wants(t, want...)
 	}
-	n := newStarving(eviction.ImageFs, below(eviction.ImageFsAvailable, 20))
+	n := newReclaimingNode(eviction.ImageFs, below(eviction.ImageFsAvailable, 20))
 	n.at(0, left)
 	n.wants(t, "0s reclaim [containers images] for imagefs.available: 11 bytes, 0 inodes, layers true, logs false")
 }
 
 func TestReclaimsOfTwoDisksAreIndependent(t *testing.T) {
 	const node, images = eviction.NodeFsAvailable, eviction.ImageFsAvailable
-	n := newStarving(eviction.SplitFs, below(node, 2*gibi), below(images, 2*gibi))
+	n := newReclaimingNode(eviction.SplitFs, below(node, 2*gibi), below(images, 2*gibi))
 	n.at(0, signals{node: gibi, images: gibi})
 	n.at(time.Second, signals{node: gibi, images: gibi}, node)
 	n.at(2*time.Second, signals{node: 3 * gibi, images: gibi}, images)
@@ -241,7 +241,7 @@ func TestAPatientDiskLosesNoPodAndAsksOnce(t *testing.T) {
 						t.Errorf("a reclaim was begun over another: %+v, %+v", before, after)
 					}
 					if !after.Since.IsZero() && !after.Rest.IsZero() {
-						t.Errorf("a reclaim goes on and rests: %+v", after)
+						t.Errorf("a reclaim runs and is not due before a time: %+v", after)
 					}
 				}
 				if d := c.out; len(d.Reclaim) > 0 && d.ReclaimNeed.Bytes <= 0 && d.ReclaimNeed.Inodes <= 0 {

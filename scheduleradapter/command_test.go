@@ -36,16 +36,16 @@ func TestAnAPIServerThatDoesNotAnswerIsReported(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	root, told := NewCommand("v1"), &wait.Log{}
-	root.SetErr(told)
+	root, log := NewCommand("v1"), &wait.Log{}
+	root.SetErr(log)
 	ended := make(chan int)
 	go func() {
 		ended <- Execute(ctx, root, []string{"run", "--kubeconfig", kubeconfig, "--status-address", "unix:" + filepath.Join(dir, "s.sock")})
 	}()
-	wait.Until(t, "the log to tell of it", func() bool { return strings.Contains(told.String(), "connect: connection refused") })
+	wait.Until(t, "the log to have it", func() bool { return strings.Contains(log.String(), "connect: connection refused") })
 	cancel()
 	if code := <-ended; code != 0 {
-		t.Errorf("exit code %d: %s", code, told)
+		t.Errorf("exit code %d: %s", code, log)
 	}
 }
 

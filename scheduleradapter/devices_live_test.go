@@ -16,7 +16,7 @@ func TestPodsWithClaimsAreRefusedWhereTheAPIServerHasNoClaims(t *testing.T) {
 		p.Spec.ResourceClaims = []v1.PodResourceClaim{{Name: "device", ResourceClaimName: new("c")}}
 	})
 	const why = "0/1 nodes are available: the API server does not serve resource.k8s.io/v1, which the pod's resource claims need."
-	c.told("p", "FailedScheduling", why)
+	c.awaitEvent("p", "FailedScheduling", why)
 	c.until("the condition has the reason", func() bool { return strings.HasPrefix(condition(c.get("p"), v1.PodScheduled).Message, why) })
 	c.pod("q")
 	c.bound("q")

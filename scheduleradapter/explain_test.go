@@ -26,7 +26,7 @@ func TestExplainShowsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	c.pod("big", func(p *v1.Pod) {
 		p.Spec.Containers[0].Resources.Requests[v1.ResourceCPU] = resource.MustParse("1500m")
 	})
-	c.told("big", "FailedScheduling", "Insufficient cpu")
+	c.awaitEvent("big", "FailedScheduling", "Insufficient cpu")
 
 	explain := func(args ...string) string {
 		t.Helper()
@@ -58,8 +58,8 @@ func TestExplainShowsWhereAPodFitsAndWhatWouldHaveToChange(t *testing.T) {
 	if out := explain("--nodes", "big"); !strings.Contains(out, "\nNodeResourcesFit, Insufficient cpu: a\n") {
 		t.Errorf("node a is not named in\n%s", out)
 	}
-	code, _, errs := execute(context.Background(), "explain", "nobody", "--status-address", "unix:"+socket)
-	if code != 1 || !strings.Contains(errs, "no pod nobody of this scheduler's profiles") {
+	code, _, errs := execute(context.Background(), "explain", "absent", "--status-address", "unix:"+socket)
+	if code != 1 || !strings.Contains(errs, "no pod absent of this scheduler's profiles") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
 	_, names, _ := execute(context.Background(), "__complete", "explain", "--status-address", "unix:"+socket, "")

@@ -135,8 +135,8 @@ func (c *liveCluster) bound(name string) {
 	c.until("pod "+name+" is bound", func() bool { return c.get(name).Spec.NodeName != "" })
 }
 
-// told waits for an event of a pod.
-func (c *liveCluster) told(pod, reason, note string) {
+// awaitEvent waits for an event of a pod.
+func (c *liveCluster) awaitEvent(pod, reason, note string) {
 	c.Helper()
 	c.until("event "+reason+" of "+pod, func() bool {
 		for _, e := range must(c.EventsV1().Events("default").List(c.Context(), metav1.ListOptions{}))(c).Items {
@@ -178,7 +178,7 @@ func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 		t.Errorf("the victim is marked %+v", mark)
 	}
 	c.until("the node is promised", func() bool { return c.get("high").Status.NominatedNodeName == "a" })
-	c.told(victim.Name, "Preempted", fmt.Sprintf("Preempted by pod %s on node a", c.get("high").UID))
+	c.awaitEvent(victim.Name, "Preempted", fmt.Sprintf("Preempted by pod %s on node a", c.get("high").UID))
 	if err := c.CoreV1().Pods("default").Delete(t.Context(), victim.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}); err != nil { // as the kubelet does
 		t.Fatal(err)
 	}
@@ -262,7 +262,7 @@ func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
 	c := newLiveCluster(t)
 	s := c.runs("--config", c.election(500*time.Millisecond))
 	c.until("there is a leader", func() bool { return c.leader() != "" })
-	c.until("the Lease is taken away", func() bool {
+	c.until("the Lease is removed", func() bool {
 		lease := must(c.CoordinationV1().Leases("default").Get(t.Context(), "scheduler", metav1.GetOptions{}))(c)
 		lease.Spec.HolderIdentity = new("thief")
 		lease.Spec.LeaseDurationSeconds = new(int32(3600))

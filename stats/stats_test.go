@@ -130,7 +130,7 @@ func TestMemoryIsColdWhileItIsNotReadBack(t *testing.T) {
 		"no refaults":                           {{0, stats.Known(5), stats.Stall{}, true}, {time.Second, stats.Known(5), stats.Stall{}, true}},
 		"a tenth read back in a second":         {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, tenth, stats.Stall{}, false}},
 		"a tenth read back in ten seconds":      {{0, stats.Known(0), stats.Stall{}, true}, {10 * time.Second, tenth, stats.Stall{}, true}},
-		"refaults are not told":                 {{0, unknown, stats.Stall{}, false}, {time.Second, unknown, stats.Stall{}, false}},
+		"refaults are unknown":                  {{0, unknown, stats.Stall{}, false}, {time.Second, unknown, stats.Stall{}, false}},
 		"within the window it stays":            {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(0), stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, false}},
 		"tasks wait for memory":                 {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(10 * time.Millisecond), false}},
 		"tasks hardly wait for memory":          {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(9 * time.Millisecond), true}},

@@ -24,7 +24,7 @@ import (
 
 func TestTheWholeLoopIsClosedInASmallCluster(t *testing.T) {
 	needCgroups(t)
-	s := playIn(t, programs(t, true), false) // root in a user's directory, as sudo is
+	s := startIn(t, programs(t, true), false) // root in a user's directory, as sudo is
 	s.end(t, 0)
 	s.says(t, "cgroup /evictd-playground-", "placed 8 pods", "MemoryPressure=True in the API", "is Failed/Evicted in the API",
 		"is created in its place", "shop/newcomer has to wait", "untolerated taint", "shop/tolerant goes to", "has to go (PreemptionByScheduler)",
@@ -35,7 +35,7 @@ func TestTheWholeLoopIsClosedInASmallCluster(t *testing.T) {
 
 func TestReplacementsComeBackInAStormUnlessNodePressureIsOn(t *testing.T) {
 	needCgroups(t)
-	s := play(t, false, "--storm")
+	s := start(t, false, "--storm")
 	s.end(t, 0)
 	s.says(t, "yes  without NodePressure replacements came back, to be evicted again", "yes  with it each worker was evicted once, and no replacement came back",
 		"yes  nothing is left behind")
@@ -44,11 +44,11 @@ func TestReplacementsComeBackInAStormUnlessNodePressureIsOn(t *testing.T) {
 
 func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 	needCgroups(t)
-	s := play(t, false, "--keep")
+	s := start(t, false, "--keep")
 	s.until(t, "kubectl --server http://127.0.0.1:")
-	pages := regexp.MustCompile(`(http://[0-9.:]+)  (node-[abc]|the scheduler)`).FindAllStringSubmatch(s.told.String(), -1)
+	pages := regexp.MustCompile(`(http://[0-9.:]+)  (node-[abc]|the scheduler)`).FindAllStringSubmatch(s.out.String(), -1)
 	if len(pages) != 8 {
-		t.Errorf("it tells of status pages %q, want 4 at the start and 4 now", pages)
+		t.Errorf("it prints status pages %q, want 4 at the start and 4 now", pages)
 	}
 	for _, found := range pages {
 		response, err := http.Get(found[1])
@@ -59,7 +59,7 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 			t.Errorf("%s is no page of %s: %v\n%s", found[1], found[2], err, page)
 		}
 	}
-	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.told.String())[1]
+	server := regexp.MustCompile(`--server (http://[0-9.:]+)`).FindStringSubmatch(s.out.String())[1]
 	response, err := http.Get(server + "/api/v1/nodes")
 	require.NoError(t, err)
 	defer response.Body.Close()
@@ -75,14 +75,14 @@ func TestAClusterThatIsKeptAnswersKubectlUntilItIsInterrupted(t *testing.T) {
 
 func TestWithoutPrivilegesASingleNodeIsMeasuredThroughProcfs(t *testing.T) {
 	t.Parallel()
-	s := play(t, true)
+	s := start(t, true)
 	s.end(t, 0)
 	s.says(t, "no cgroups can be made here (not root)", "shop/crawler is first", "MemoryPressure=True", "evicted shop/worker",
 		"its request, shop/crawler", "shop/database uses most", "MemoryPressure=False", "yes  no other pod ended")
 	s.leavesNothing(t)
 }
 
-// TestATerminalShowsHowFarItIs plays on a terminal of script(1).
+// TestATerminalShowsHowFarItIs runs the playground on a terminal of script(1).
 func TestATerminalShowsHowFarItIs(t *testing.T) {
 	t.Parallel()
 	script, err := exec.LookPath("script")
@@ -125,7 +125,7 @@ func TestAnInterruptedPlaygroundSaysSoAndCleansUp(t *testing.T) {
 		"in a storm":                  {"evicted; of", os.Interrupt, []string{"--storm"}},
 	} {
 		t.Run(moment, func(t *testing.T) {
-			s := play(t, false, c.args...)
+			s := start(t, false, c.args...)
 			s.until(t, c.text)
 			require.NoError(t, s.Process.Signal(c.signal))
 			s.end(t, exitInterrupted)
@@ -142,7 +142,7 @@ func TestAProgramThatDoesNotStartIsShownWithItsLog(t *testing.T) {
 			dir := programs(t, false)
 			broken := filepath.Join(dir, name)
 			require.NoError(t, errors.Join(os.Remove(broken), os.WriteFile(broken, []byte("#!/bin/sh\necho no luck today >&2\nexit 3\n"), 0o755)))
-			s := playIn(t, dir, false)
+			s := startIn(t, dir, false)
 			s.end(t, exitFault)
 			s.says(t, name, ": exit status 3", "no luck today")
 			s.leavesNothing(t)
@@ -155,7 +155,7 @@ func TestAnAgentThatItsUserMayNotExecuteEndsThePlaygroundWithTheWayOut(t *testin
 	dir := programs(t, false)
 	agent := filepath.Join(dir, "evictd-agent")
 	require.NoError(t, errors.Join(os.Remove(agent), os.WriteFile(agent, []byte("#!/bin/false\n"), 0o700)))
-	s := playIn(t, dir, false)
+	s := startIn(t, dir, false)
 	s.end(t, exitFault)
 	s.says(t, "evictd-playground: evictd of node-", "chmod 755 "+agent)
 	s.leavesNothing(t)
@@ -163,13 +163,13 @@ func TestAnAgentThatItsUserMayNotExecuteEndsThePlaygroundWithTheWayOut(t *testin
 
 func TestAMissingProgramOrABadFlagIsNamed(t *testing.T) {
 	t.Parallel()
-	s := play(t, false, "--programs", "/nonexistent")
+	s := start(t, false, "--programs", "/nonexistent")
 	s.end(t, exitFault)
 	s.says(t, "/nonexistent/evictd")
-	s = play(t, false, "--evict")
+	s = start(t, false, "--evict")
 	s.end(t, exitBadInput)
 	s.says(t, "--evict")
-	s = play(t, false, "--storm", "--keep")
+	s = start(t, false, "--storm", "--keep")
 	s.end(t, exitBadInput)
 	s.says(t, "--storm: goes with neither")
 }
@@ -180,7 +180,7 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 			if args == nil {
 				needCgroups(t)
 			}
-			s := play(t, false, args...)
+			s := start(t, false, args...)
 			s.until(t, "leak  ")
 			require.NoError(t, s.Process.Kill())
 			s.end(t, -1)
@@ -194,11 +194,11 @@ func TestAKilledPlaygroundTakesItsChildrenAlong(t *testing.T) {
 
 func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	needCgroups(t)
-	s := play(t, false, "node", "trial")
+	s := start(t, false, "node", "trial")
 	s.until(t, "^C ends the pods")
 	s.says(t, "512Mi of memory", "shop/database  Guaranteed  220Mi    160Mi", "evictd run --config trial/evictd.yaml")
 	program := filepath.Join(s.dir, "evictd-playground")
-	tell := func(args ...string) (string, error) {
+	run := func(args ...string) (string, error) {
 		cmd := exec.Command(program, args...)
 		cmd.Dir = s.dir
 		out, err := cmd.CombinedOutput()
@@ -212,7 +212,7 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	worker := workerOf(t, filepath.Join(s.dir, "trial", "pods", "worker.yaml"))
 	before, err := resident(worker)
 	require.NoError(t, err)
-	if out, err := tell("leak", "trial", "worker"); err != nil {
+	if out, err := run("leak", "trial", "worker"); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	wait.Until(t, "the worker to leak", func() bool {
@@ -221,11 +221,11 @@ func TestANodeToTryEvictdOnLeaksOnASignal(t *testing.T) {
 	})
 	require.NoError(t, syscall.Kill(worker, syscall.SIGTERM))
 	s.until(t, "ended      shop/worker: signal: terminated")
-	if out, err := tell("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
-		t.Errorf("told to leak after its end: %v: %s", err, out)
+	if out, err := run("leak", "trial", "worker"); err == nil || !strings.Contains(out, "does not run") {
+		t.Errorf("leak after the end of the pod: %v: %s", err, out)
 	}
-	if out, err := tell("leak", "trial", "nobody"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
-		t.Errorf("told a pod that there is not: %v: %s", err, out)
+	if out, err := run("leak", "trial", "absent"); err == nil || !strings.Contains(out, "evictd-playground node trial makes it") {
+		t.Errorf("leak of a pod that does not exist: %v: %s", err, out)
 	}
 	require.NoError(t, s.Process.Signal(os.Interrupt))
 	s.end(t, 0)

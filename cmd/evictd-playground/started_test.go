@@ -21,8 +21,8 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// nobody owns nothing.
-const nobody = 65534
+// unprivileged is the id of a user and group without files and privileges.
+const unprivileged = 65534
 
 // built is the directory of all programs.
 var built string
@@ -47,7 +47,7 @@ var programNames = []string{"evictd-playground", "evictd", "evictd-agent", "evic
 
 // programs links all programs into a directory that only its owner may enter, beside
 // an empty one for temporary files.
-func programs(t *testing.T, asNobody bool) (dir string) {
+func programs(t *testing.T, asUser bool) (dir string) {
 	t.Helper()
 	dir, err := os.MkdirTemp("", "pg-") // short: a socket's path has 108 bytes
 	require.NoError(t, err)
@@ -57,8 +57,8 @@ func programs(t *testing.T, asNobody bool) (dir string) {
 	}
 	tmp := filepath.Join(dir, "tmp")
 	require.NoError(t, errors.Join(os.Mkdir(tmp, 0o700), os.Chmod(dir, 0o700)))
-	if asNobody && os.Geteuid() == 0 {
-		require.NoError(t, errors.Join(os.Chown(tmp, nobody, nobody), os.Chown(dir, nobody, nobody)))
+	if asUser && os.Geteuid() == 0 {
+		require.NoError(t, errors.Join(os.Chown(tmp, unprivileged, unprivileged), os.Chown(dir, unprivileged, unprivileged)))
 	}
 	return dir
 }
@@ -69,24 +69,24 @@ type started struct {
 	dir    string
 	stdout *bufio.Reader
 	errs   bytes.Buffer
-	told   strings.Builder
+	out    strings.Builder
 }
 
-func play(t *testing.T, asNobody bool, args ...string) *started {
+func start(t *testing.T, asUser bool, args ...string) *started {
 	t.Helper()
-	return playIn(t, programs(t, asNobody), asNobody, args...)
+	return startIn(t, programs(t, asUser), asUser, args...)
 }
 
-// playIn plays with the programs of a directory.
-func playIn(t *testing.T, dir string, asNobody bool, args ...string) *started {
+// startIn starts the playground with the programs of a directory.
+func startIn(t *testing.T, dir string, asUser bool, args ...string) *started {
 	t.Helper()
 	s := &started{dir: dir}
 	s.Cmd = exec.Command(filepath.Join(s.dir, "evictd-playground"), args...)
 	s.Env = append(os.Environ(), "TMPDIR="+filepath.Join(s.dir, "tmp"))
 	s.Dir = s.dir
 	s.Stderr = &s.errs
-	if asNobody && os.Geteuid() == 0 {
-		s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: nobody, Gid: nobody}}
+	if asUser && os.Geteuid() == 0 {
+		s.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: unprivileged, Gid: unprivileged}}
 	}
 	out, err := s.StdoutPipe()
 	require.NoError(t, err)
@@ -100,9 +100,9 @@ func (s *started) until(t *testing.T, text string) {
 	t.Helper()
 	for {
 		line, err := s.stdout.ReadString('\n')
-		s.told.WriteString(line)
+		s.out.WriteString(line)
 		if err != nil {
-			t.Fatalf("it never said %q: %s%s", text, &s.told, &s.errs)
+			t.Fatalf("it never said %q: %s%s", text, &s.out, &s.errs)
 		}
 		if strings.Contains(line, text) {
 			return
@@ -113,20 +113,20 @@ func (s *started) until(t *testing.T, text string) {
 // end waits for the end, and for an exit code.
 func (s *started) end(t *testing.T, code int) {
 	t.Helper()
-	if _, err := io.Copy(&s.told, s.stdout); err != nil {
+	if _, err := io.Copy(&s.out, s.stdout); err != nil {
 		t.Error(err)
 	}
 	_ = s.Wait() // its code is looked at
 	if s.ProcessState.ExitCode() != code {
-		t.Errorf("it ended with %v, want exit code %d:\n%s%s", s.ProcessState, code, &s.told, &s.errs)
+		t.Errorf("it ended with %v, want exit code %d:\n%s%s", s.ProcessState, code, &s.out, &s.errs)
 	}
 }
 
 func (s *started) says(t *testing.T, texts ...string) {
 	t.Helper()
 	for _, text := range texts {
-		if !strings.Contains(s.told.String()+s.errs.String(), text) {
-			t.Errorf("it did not say %q:\n%s%s", text, &s.told, &s.errs)
+		if !strings.Contains(s.out.String()+s.errs.String(), text) {
+			t.Errorf("it did not say %q:\n%s%s", text, &s.out, &s.errs)
 		}
 	}
 }

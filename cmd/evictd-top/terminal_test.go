@@ -20,17 +20,17 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// play makes the test binary the program itself.
-const play = "EVICTD_TOP_TEST_ADDRESS"
+// addressVariable makes the test binary the program itself.
+const addressVariable = "EVICTD_TOP_TEST_ADDRESS"
 
 func TestMain(m *testing.M) {
-	if address := os.Getenv(play); address != "" {
+	if address := os.Getenv(addressVariable); address != "" {
 		os.Exit(cli.Execute(context.Background(), newCommand(), []string{"--status-address", address, "--interval", "100ms"}))
 	}
 	os.Exit(m.Run())
 }
 
-// TestTheViewInATerminal runs the program in tmux, which draws what it is told.
+// TestTheViewInATerminal runs the program in tmux, which draws what the program writes.
 func TestTheViewInATerminal(t *testing.T) {
 	tmux, err := exec.LookPath("tmux")
 	if err != nil {
@@ -67,7 +67,7 @@ func TestTheViewInATerminal(t *testing.T) {
 	self, err := os.Executable()
 	require.NoError(t, err)
 	start := func(name, noColour string) {
-		run("new-session", "-d", "-s", name, "-x", "120", "-y", "24", "-e", play+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR="+noColour, "-e", "LANG=C.UTF-8", self+"; sleep 60")
+		run("new-session", "-d", "-s", name, "-x", "120", "-y", "24", "-e", addressVariable+"=unix:"+filepath.Join(dir, "status"), "-e", "NO_COLOR="+noColour, "-e", "LANG=C.UTF-8", self+"; sleep 60")
 	}
 	start("plain", "1")
 	t.Cleanup(func() { _ = exec.Command(tmux, "-S", filepath.Join(dir, "tmux"), "kill-server").Run() })

@@ -28,7 +28,7 @@ func fieldNames(of reflect.Type) []string {
 	return names
 }
 
-func TestTheManualHasEveryFieldAndMarksThoseThatAReloadTakesUp(t *testing.T) {
+func TestTheManualHasEveryFieldAndMarksThoseThatAReloadApplies(t *testing.T) {
 	page, err := os.ReadFile("../../docs/man/evictd.yaml.5")
 	if err != nil {
 		t.Fatal(err)

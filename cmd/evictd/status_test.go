@@ -100,9 +100,9 @@ func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 }
 
 func TestStatusShowsWhyItCannotAnswer(t *testing.T) {
-	nobody := "unix:" + filepath.Join(t.TempDir(), "status.sock")
+	unused := "unix:" + filepath.Join(t.TempDir(), "status.sock")
 	for _, c := range []struct{ name, address, err string }{
-		{"nobody listens", nobody, "no evictd answers at " + nobody + ": dial unix " + nobody[len("unix:"):] + ": connect: no such file or directory; start it (systemctl start evictd), or say where it is with --status-address"},
+		{"no program listens", unused, "no evictd answers at " + unused + ": dial unix " + unused[len("unix:"):] + ": connect: no such file or directory; start it (systemctl start evictd), or say where it is with --status-address"},
 		{"it is not ready", serving(t, "tcp", func(w http.ResponseWriter, _ *http.Request) {
 			http.Error(w, "context deadline exceeded", http.StatusServiceUnavailable)
 		}), "evictd at %ADDRESS%: 503 Service Unavailable: context deadline exceeded"},

@@ -86,7 +86,7 @@ func writeStories(out io.Writer, a *daemon.Stories, format string) error {
 		err = serve.Decode(shown, &a.Stories)
 	}
 	for i := 0; err == nil && i < len(a.Stories); i++ {
-		err = tellStory(out, &a.Stories[i])
+		err = writeStory(out, &a.Stories[i])
 	}
 	return err
 }
@@ -113,8 +113,8 @@ func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last b
 	return a, nil
 }
 
-// tellStory writes a story for people.
-func tellStory(out io.Writer, s *recorder.Story) error {
+// writeStory writes a story for people.
+func writeStory(out io.Writer, s *recorder.Story) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
 	verb := "was evicted"
 	if s.DryRun {

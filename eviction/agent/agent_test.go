@@ -33,17 +33,17 @@ const role = "EVICTD_AGENT_TEST"
 
 func TestMain(m *testing.M) {
 	if os.Getenv(role) != "" {
-		play(os.Args[1])
+		runFake(os.Args[1])
 		return
 	}
 	os.Setenv(role, "1")
 	goleak.VerifyTestMain(m)
 }
 
-// play is an agent that needs no API server: it says what it hears.
-func play(kind string) {
+// runFake is an agent that needs no API server: it prints what it receives.
+func runFake(kind string) {
 	if kind == "check" {
-		judge()
+		check()
 	}
 	line, err := net.FileConn(os.NewFile(wire.AgentFD, "evictd"))
 	if err != nil {
@@ -157,7 +157,7 @@ func TestAgentSendsAndReceives(t *testing.T) {
 	<-a.Changed()
 	a.SetConditions(standing("first"))
 	a.SetConditions(standing("second"))
-	await(t, "the newest standing to be told", func() bool { return a.API().Error == "second" })
+	await(t, "the newest standing to be reported", func() bool { return a.API().Error == "second" })
 	gone := make(chan types.UID, 1)
 	a.cfg.Gone = func(i wire.Intent) { gone <- i.UID }
 	l := loop{Keeper: a.evictions}
@@ -234,13 +234,13 @@ func TestAgentThatCannotBeStartedCostsNothing(t *testing.T) {
 		a.SetConditions(standing("x"))
 		a.Event(wire.Event{})
 	}
-	await(t, "the fault to be told", func() bool { return strings.Contains(a.API().Error, "permission denied") })
+	await(t, "the fault to be reported", func() bool { return strings.Contains(a.API().Error, "permission denied") })
 	if len(a.out.events) > maxEvents {
 		t.Errorf("%d events are kept", len(a.out.events))
 	}
 }
 
-func TestAgentThatDoesNotReadHoldsUpNothingAndIsEndedByForce(t *testing.T) {
+func TestAgentThatDoesNotReadBlocksNothingAndIsKilled(t *testing.T) {
 	t.Parallel()
 	a := newAgent(t, "deaf", t.TempDir())
 	large := strings.Repeat("x", 1<<20) // more than the line holds

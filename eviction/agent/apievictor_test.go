@@ -148,8 +148,8 @@ func TestVictimThatWaitsForTheEvictionAPIIsKilledAtOnceWhenHastened(t *testing.T
 		if at, killed := below.at("a"); !killed || at != 0 || len(k.waiting) > 0 {
 			t.Errorf("killed %t after %v, %d wait", killed, at, len(k.waiting))
 		}
-		if told := k.agent.evictions.Evictions(); len(told) != 1 || !told[0].Requested || !strings.Contains(told[0].Override, "hard threshold") {
-			t.Errorf("intents %+v", told)
+		if intents := k.agent.evictions.Evictions(); len(intents) != 1 || !intents[0].Requested || !strings.Contains(intents[0].Override, "hard threshold") {
+			t.Errorf("intents %+v", intents)
 		}
 	})
 }

@@ -18,19 +18,19 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// taken is a Killer that takes victims and does nothing.
-type taken struct {
+// fakeKiller is a Killer that accepts victims and kills none.
+type fakeKiller struct {
 	Killer
 	victims []kill.Victim
 }
 
-func (k *taken) Kill(v kill.Victim) error {
+func (k *fakeKiller) Kill(v kill.Victim) error {
 	k.victims = append(k.victims, v)
 	return nil
 }
 
 // untold reports whether the last victim is left to the killer.
-func (k *taken) untold() bool {
+func (k *fakeKiller) untold() bool {
 	elsewhere := k.victims[len(k.victims)-1].Elsewhere
 	if elsewhere == nil {
 		return true
@@ -62,8 +62,8 @@ func ordersOf(a *Agent) (given []wire.Order, text string) {
 	return given, strings.Join(all, ", ")
 }
 
-func stopper(a *Agent, running Running) (*CRIStopper, *taken) {
-	killer := &taken{}
+func stopper(a *Agent, running Running) (*CRIStopper, *fakeKiller) {
+	killer := &fakeKiller{}
 	return NewCRIStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
 }
 
@@ -112,7 +112,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 			given, _ := ordersOf(a)
 			fail(a, given[0])
 			if !killer.untold() {
-				t.Error("nobody tells the victim to end")
+				t.Error("no process stops the victim")
 			}
 		})
 	}
@@ -121,7 +121,7 @@ func TestVictimIsLeftToTheKillerWhereTheRuntimeDoesNotStopIt(t *testing.T) {
 func TestHardVictimIsKilledAtOnceAndItsSandboxStoppedAfterwards(t *testing.T) {
 	a := withRuntime()
 	k, killer := stopper(a, family)
-	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "hurried", Soft: true, Grace: 0}} {
+	for _, v := range []kill.Victim{{UID: "hard", Grace: time.Second}, {UID: "soft", Soft: true, Grace: 0}} {
 		require.NoError(t, k.Kill(v))
 		if _, got := ordersOf(a); !killer.untold() || got != "" {
 			t.Errorf("%s: orders %q, want none", v.UID, got)
@@ -170,7 +170,7 @@ func TestWhatTheRuntimeHasIsSortedAndSurvivesTheAgent(t *testing.T) {
 	a := withRuntime()
 	a.runtime = nil
 	if a.Runtime() != nil {
-		t.Error("a runtime before any was heard of")
+		t.Error("a runtime before one was received")
 	}
 	size := int64(7)
 	for _, m := range []wire.FromAgent{

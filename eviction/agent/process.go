@@ -96,7 +96,7 @@ func start(cfg *Config) (*process, error) {
 		}
 	}
 	if err == nil {
-		err = wire.HandOver(line, theirs)
+		err = wire.Begin(line, theirs)
 	}
 	if err != nil {
 		p.end()

@@ -82,8 +82,8 @@ func TestAgentJudgesItsFlagsAsTheUserThatItRunsAs(t *testing.T) {
 	}
 }
 
-// judge is the command check of the agent that play is.
-func judge() {
+// check is the command check of the agent of runFake.
+func check() {
 	fmt.Fprintln(os.Stderr, os.Args, "as user", os.Geteuid())
 	os.Exit(2)
 }

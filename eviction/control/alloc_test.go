@@ -17,9 +17,9 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// crowd is a node of many pods whose memory was crossed, and everything around
-// the loop; nothing of it allocates.
-type crowd struct {
+// manyPods is a node of many pods that is short of memory, and fakes of the ports of
+// a loop, none of which allocates.
+type manyPods struct {
 	left    int64
 	mallocs uint64 // when the killer was last called
 	kills   int
@@ -27,20 +27,20 @@ type crowd struct {
 	calls   []string // where it has capacity
 }
 
-func (c *crowd) Read(n *stats.Node, _ collect.Ask) {
+func (c *manyPods) Read(n *stats.Node, _ collect.Ask) {
 	*n = stats.Node{Time: time.Now(), Memory: stats.Memory{Limit: stats.Known(64 << 30), Usage: stats.Known(64<<30 - c.left)}}
 }
-func (c *crowd) Wait(time.Duration) string                    { return "" }
-func (c *crowd) Wake()                                        {}
-func (c *crowd) SetLevels(collect.MemoryLevels) collect.Armed { return collect.ArmedForNode }
+func (c *manyPods) Wait(time.Duration) string                    { return "" }
+func (c *manyPods) Wake()                                        {}
+func (c *manyPods) SetLevels(collect.MemoryLevels) collect.Armed { return collect.ArmedForNode }
 
-func (c *crowd) called(what string, uid types.UID) {
+func (c *manyPods) called(what string, uid types.UID) {
 	if len(c.calls) < cap(c.calls) {
 		c.calls = append(c.calls, what+" "+string(uid))
 	}
 }
 
-func (c *crowd) Kill(v kill.Victim) error {
+func (c *manyPods) Kill(v kill.Victim) error {
 	c.kills++
 	c.mallocs = mallocs()
 	c.called("kill", v.UID)
@@ -50,11 +50,11 @@ func (c *crowd) Kill(v kill.Victim) error {
 	}
 	return nil
 }
-func (c *crowd) Put(e *eviction.Eviction, f *eviction.InFlight) { c.called("put", f.UID) }
-func (c *crowd) Withdraw(f *eviction.InFlight)                  { c.called("withdraw", f.UID) }
-func (c *crowd) Hasten(types.UID, time.Duration)                {}
-func (c *crowd) Killed(types.UID) bool                          { return true }
-func (c *crowd) Results() <-chan kill.Result                    { return nil }
+func (c *manyPods) Put(e *eviction.Eviction, f *eviction.InFlight) { c.called("put", f.UID) }
+func (c *manyPods) Withdraw(f *eviction.InFlight)                  { c.called("withdraw", f.UID) }
+func (c *manyPods) Hasten(types.UID, time.Duration)                {}
+func (c *manyPods) Killed(types.UID) bool                          { return true }
+func (c *manyPods) Results() <-chan kill.Result                    { return nil }
 
 func mallocs() uint64 {
 	var m runtime.MemStats
@@ -72,8 +72,8 @@ func (m meter) ReadMemory(s *stats.Pod, _ bool) error {
 
 type target struct{ kill.Target }
 
-func newCrowd(pods int) (*crowd, *Loop) {
-	c := &crowd{}
+func newManyPods(pods int) (*manyPods, *Loop) {
+	c := &manyPods{}
 	cfg := Config{
 		Eviction: eviction.New(eviction.Config{
 			Thresholds:                    []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 100 << 20}}},
@@ -98,8 +98,8 @@ func newCrowd(pods int) (*crowd, *Loop) {
 	return c, l
 }
 
-// cross lets the node run out of memory and come back, with nobody in flight.
-func (c *crowd) cross(l *Loop) {
+// cross takes available memory below the threshold and above it again, without a kill in flight.
+func (c *manyPods) cross(l *Loop) {
 	c.left = 50 << 20
 	l.pass(eviction.Event, "memcg-threshold")
 	c.left = 32 << 30
@@ -112,7 +112,7 @@ func (c *crowd) cross(l *Loop) {
 
 func TestNothingIsAllocatedBetweenTheWakeAndTheKill(t *testing.T) {
 	defer runtime.GOMAXPROCS(runtime.GOMAXPROCS(1))
-	c, l := newCrowd(110)
+	c, l := newManyPods(110)
 	const rounds = 100
 	allocated := 0 // rounds; the runtime may allocate for itself in some
 	for range rounds {
@@ -128,7 +128,7 @@ func TestNothingIsAllocatedBetweenTheWakeAndTheKill(t *testing.T) {
 }
 
 func TestAnEvictionIsKeptBeforeItsSignalAndWithdrawnWhereTheKillDoesNotBegin(t *testing.T) {
-	c, l := newCrowd(2)
+	c, l := newManyPods(2)
 	c.refuses, c.calls = 1, make([]string, 0, 10)
 	c.cross(l)
 	if got, want := strings.Join(c.calls, ", "), "put uid-0, kill uid-0, withdraw uid-0, put uid-1, kill uid-1"; got != want {
@@ -139,7 +139,7 @@ func TestAnEvictionIsKeptBeforeItsSignalAndWithdrawnWhereTheKillDoesNotBegin(t *
 // BenchmarkCrossing is a whole crossing of 110 pods: the decision with the kill,
 // what is made for the report and for the next one, and a pass without a cause.
 func BenchmarkCrossing(b *testing.B) {
-	c, l := newCrowd(110)
+	c, l := newManyPods(110)
 	b.ReportAllocs()
 	for b.Loop() {
 		c.cross(l)

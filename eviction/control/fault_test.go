@@ -34,7 +34,7 @@ const everything = "everything"
 
 var faults = []fault{
 	{name: "cgroupfs: the node's memory cannot be read", hides: "memory"},
-	{name: "cgroupfs: the node's memory is told as it was", hides: "memory", spreads: true}, // what was short stays so
+	{name: "cgroupfs: the node's memory is an old reading", hides: "memory", spreads: true}, // what was short stays so
 	{name: "cgroupfs: the node uses less than nothing", hides: "memory"},
 	{name: "cgroupfs: the time of a reading goes backwards", hides: everything},
 	{name: "cgroupfs: reading hangs", hides: everything},
@@ -46,7 +46,7 @@ var faults = []fault{
 	{name: "cgroupfs: a kill does not end", spreads: true},
 	{name: "cgroupfs: a kill reaches no process", spreads: true},
 	{name: "statfs: the disk is unknown", hides: "disk"},
-	{name: "statfs: the disk is told as it was", hides: "disk"},
+	{name: "statfs: the disk is an old reading", hides: "disk"},
 	{name: "disk: a scan is never complete"},
 	{name: "disk: a scan is always complete and of long ago"},
 	{name: "runtime: a reclaim never ends"},
@@ -59,10 +59,10 @@ var faults = []fault{
 	{name: "kernel: the loop is woken five seconds late"},
 }
 
-// troubled is a world some of whose ports have faults. Its node has what its pods
+// faultyFixture is a fixture some of whose ports have faults. Its node has what its pods
 // leave, and one of them is a hog.
-type troubled struct {
-	*world
+type faultyFixture struct {
+	*fixture
 	pods []*pod
 
 	mu        sync.Mutex
@@ -76,13 +76,13 @@ type troubled struct {
 	reclaimed chan eviction.Signal
 }
 
-func (w *troubled) has(name string) bool {
+func (w *faultyFixture) has(name string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return slices.Contains(w.now, name)
 }
 
-func (w *troubled) begin(names []string) {
+func (w *faultyFixture) begin(names []string) {
 	var n stats.Node
 	w.measure(&n)
 	w.mu.Lock()
@@ -90,28 +90,28 @@ func (w *troubled) begin(names []string) {
 	w.now, w.over, w.frozen = names, make(chan struct{}), n
 }
 
-func (w *troubled) end() {
+func (w *faultyFixture) end() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.now = nil
 	close(w.over)
 }
 
-func (w *troubled) hide(hidden bool) {
+func (w *faultyFixture) hide(hidden bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.hidden = hidden
 }
 
 // victims are which pods were killed, how often, and when the first was.
-func (w *troubled) victims() (kills map[types.UID]int, first time.Time) {
+func (w *faultyFixture) victims() (kills map[types.UID]int, first time.Time) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return maps.Clone(w.kills), w.first
 }
 
 // hang waits until the faults are over.
-func (w *troubled) hang() {
+func (w *faultyFixture) hang() {
 	w.mu.Lock()
 	over := w.over
 	w.mu.Unlock()
@@ -119,7 +119,7 @@ func (w *troubled) hang() {
 }
 
 // measure reads the node as it is.
-func (w *troubled) measure(n *stats.Node) {
+func (w *faultyFixture) measure(n *stats.Node) {
 	memoryLeft, diskLeft := 64*gibi, 100*gibi
 	for _, p := range w.pods {
 		p.mu.Lock()
@@ -135,8 +135,8 @@ func (w *troubled) measure(n *stats.Node) {
 }
 
 // Read implements control.Sensor.
-func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
-	w.world.sensor.Read(n, ask)
+func (w *faultyFixture) Read(n *stats.Node, ask collect.Ask) {
+	w.fixture.sensor.Read(n, ask)
 	if w.has("cgroupfs: reading hangs") {
 		w.hang()
 	}
@@ -150,7 +150,7 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 		switch name {
 		case "cgroupfs: the node's memory cannot be read":
 			n.Memory = stats.Memory{}
-		case "cgroupfs: the node's memory is told as it was":
+		case "cgroupfs: the node's memory is an old reading":
 			n.Memory = w.frozen.Memory
 		case "cgroupfs: the node uses less than nothing":
 			n.Memory.Usage = stats.Known(-5 * gibi)
@@ -159,20 +159,20 @@ func (w *troubled) Read(n *stats.Node, ask collect.Ask) {
 			n.NodeFs.Time = n.Time
 		case "statfs: the disk is unknown":
 			n.NodeFs = stats.Filesystem{}
-		case "statfs: the disk is told as it was":
+		case "statfs: the disk is an old reading":
 			n.NodeFs = w.frozen.NodeFs
 		}
 	}
 }
 
-// troubledPod is the meter of a pod of such a world.
-type troubledPod struct {
+// faultyPod is the meter of a pod of such a fixture.
+type faultyPod struct {
 	*pod
-	w *troubled
+	w *faultyFixture
 }
 
 // Read implements control.Meter.
-func (p *troubledPod) Read(s *stats.Pod) error {
+func (p *faultyPod) Read(s *stats.Pod) error {
 	if p.w.has("cgroupfs: measuring a pod hangs") {
 		p.w.hang()
 	}
@@ -188,10 +188,10 @@ func (p *troubledPod) Read(s *stats.Pod) error {
 }
 
 // ReadMemory implements control.Meter.
-func (p *troubledPod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+func (p *faultyPod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
 
 // Kill implements control.Killer.
-func (w *troubled) Kill(v kill.Victim) error {
+func (w *faultyFixture) Kill(v kill.Victim) error {
 	if w.has("cgroupfs: a kill cannot begin") {
 		return kill.ErrFull
 	}
@@ -222,12 +222,12 @@ func (w *troubled) Kill(v kill.Victim) error {
 	return nil
 }
 
-func (w *troubled) Hasten(types.UID, time.Duration) {}
-func (w *troubled) Killed(types.UID) bool           { return true }
-func (w *troubled) Results() <-chan kill.Result     { return w.killer.results }
+func (w *faultyFixture) Hasten(types.UID, time.Duration) {}
+func (w *faultyFixture) Killed(types.UID) bool           { return true }
+func (w *faultyFixture) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.
-func (w *troubled) Wait(d time.Duration) string {
+func (w *faultyFixture) Wait(d time.Duration) string {
 	if w.has("kernel: notifications arrive all the time") {
 		time.Sleep(min(max(d, 0), 20*time.Millisecond))
 		return collect.MemoryStall
@@ -239,32 +239,32 @@ func (w *troubled) Wait(d time.Duration) string {
 	return w.waiter.Wait(d)
 }
 
-func (w *troubled) Wake()                                        { w.waiter.Wake() }
-func (w *troubled) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
+func (w *faultyFixture) Wake()                                        { w.waiter.Wake() }
+func (w *faultyFixture) SetLevels(collect.MemoryLevels) collect.Armed { return collect.Unarmed }
 
 // UnknownPods implements control.UnknownPods.
-func (w *troubled) UnknownPods([]control.Pod) bool {
+func (w *faultyFixture) UnknownPods([]control.Pod) bool {
 	return w.has("API: there are unknown pods")
 }
 
 // Request and the rest implement control.DiskScanner: a round takes no time.
-func (w *troubled) Request() {
+func (w *faultyFixture) Request() {
 	if !w.has("disk: a scan is never complete") {
 		w.scanned <- struct{}{}
 	}
 }
 
-func (w *troubled) LastScan() time.Time {
+func (w *faultyFixture) LastScan() time.Time {
 	if w.has("disk: a scan is never complete") || w.has("disk: a scan is always complete and of long ago") {
 		return w.begun
 	}
 	return time.Now()
 }
 
-func (w *troubled) Done() <-chan struct{} { return w.scanned }
+func (w *faultyFixture) Done() <-chan struct{} { return w.scanned }
 
 // Reclaim implements control.Reclaimer: there is nothing to free.
-func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
+func (w *faultyFixture) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ eviction.Need) {
 	over := w.over
 	switch {
 	case w.has("runtime: a reclaim never ends"):
@@ -279,13 +279,13 @@ func (w *troubled) Reclaim(s eviction.Signal, _ []eviction.ReclaimStep, _ evicti
 	}
 }
 
-func (w *troubled) Reclaimed() <-chan eviction.Signal { return w.reclaimed }
+func (w *faultyFixture) Reclaimed() <-chan eviction.Signal { return w.reclaimed }
 
 // handed are the pods as the loop is given them.
-func (w *troubled) handed() (all []control.Pod) {
+func (w *faultyFixture) handed() (all []control.Pod) {
 	for _, p := range w.pods {
 		handled := p.handled()
-		handled.Meter = &troubledPod{p, w}
+		handled.Meter = &faultyPod{p, w}
 		if handled.Priority = 10; p.name == "hog" {
 			handled.Priority = 0
 		}
@@ -295,7 +295,7 @@ func (w *troubled) handed() (all []control.Pod) {
 }
 
 // agitate changes all the time what changes all the time, until ctx ends.
-func (w *troubled) agitate(cfg control.Config) {
+func (w *faultyFixture) agitate(cfg control.Config) {
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
 	for {
@@ -314,7 +314,7 @@ func (w *troubled) agitate(cfg control.Config) {
 }
 
 // receive receives reports, or blocks.
-func (w *troubled) receive() {
+func (w *faultyFixture) receive() {
 	for range w.Reports() {
 		if w.has("journal: reports are not received") {
 			w.hang()
@@ -337,7 +337,7 @@ var pressures = []struct {
 // before a crossing until long after it, and from the middle of a kill on, for each
 // resource; and each pair in one of those ways. The hog is ended, once, as soon as its
 // shortage can be known; no pod is ended for one that cannot be, and none in the place
-// of a hog that can be ended; passes go on.
+// of a hog that can be ended; further passes run.
 func TestFaultsOfPortsAloneAndInPairsEvictNoOtherPod(t *testing.T) {
 	withEachPair(t, func(i, j, way int) bool { return i == j || (i+j)%4 == way })
 }
@@ -381,19 +381,19 @@ func withFaults(t *testing.T, both []fault, resource string, take func(*stats.Po
 		within_ += time.Minute
 	}
 	hog := storing("hog", gibi)
-	w := &troubled{pods: []*pod{hog}, kills: map[types.UID]int{}}
+	w := &faultyFixture{pods: []*pod{hog}, kills: map[types.UID]int{}}
 	for i := range 3 {
 		p := requesting(storing(fmt.Sprint("bystander-", i), gibi), gibi)
 		p.usage.Memory = stats.Known(gibi / 2)
 		w.pods = append(w.pods, p)
 	}
 	s := setting{thresholds: append(memoryHard[:1:1], diskHard...), unread: true}
-	s.wrap = func(around *world, ports *control.Ports) {
-		w.world, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
+	s.wrap = func(around *fixture, ports *control.Ports) {
+		w.fixture, w.scanned, w.reclaimed = around, make(chan struct{}, 8), make(chan eviction.Signal, 8)
 		*ports = control.Ports{Sensor: w, Waiter: w, Killer: w, DiskScanner: w, Reclaimer: w, UnknownPods: w}
 	}
-	s.before = func(around *world) { around.SetPods(w.handed()) }
-	within(t, s, func(*world) {
+	s.before = func(around *fixture) { around.SetPods(w.handed()) }
+	withLoop(t, s, func(*fixture) {
 		go w.receive()
 		if slices.ContainsFunc(names, func(name string) bool { return strings.HasSuffix(name, "all the time") }) {
 			go w.agitate(s.config())

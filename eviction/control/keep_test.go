@@ -21,22 +21,22 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// paper is a journal in memory, and the clocks of a machine. It counts how often the state
-// was written.
-type paper struct {
+// fakeJournal is a journal in memory, and the clocks of a machine. It counts how often the
+// state was written.
+type fakeJournal struct {
 	data   map[string]journal.Entry // by id
 	writes atomic.Int32
 	turns  []string // of the condition of memory
 	log    strings.Builder
 
-	began  time.Time // the world
+	began  time.Time // the test
 	boot   string
 	booted time.Time
 	off    time.Duration // of the wall clock
 	fault  error         // of the clocks
 }
 
-func (p *paper) Entries(kind string) (entries []journal.Entry) {
+func (p *fakeJournal) Entries(kind string) (entries []journal.Entry) {
 	for _, id := range slices.Sorted(maps.Keys(p.data)) {
 		if p.data[id].Kind == kind {
 			entries = append(entries, p.data[id])
@@ -45,7 +45,7 @@ func (p *paper) Entries(kind string) (entries []journal.Entry) {
 	return entries
 }
 
-func (p *paper) Put(kind, id string, value any) error {
+func (p *fakeJournal) Put(kind, id string, value any) error {
 	if kind == "state" {
 		p.writes.Add(1)
 	}
@@ -57,25 +57,25 @@ func (p *paper) Put(kind, id string, value any) error {
 	return err
 }
 
-func (p *paper) Drop(_, id string) { delete(p.data, id) }
+func (p *fakeJournal) Drop(_, id string) { delete(p.data, id) }
 
-func (p *paper) Changes() uint64 { return 0 }
+func (p *fakeJournal) Changes() uint64 { return 0 }
 
-func (p *paper) Written(func(uint64)) {}
+func (p *fakeJournal) Written(func(uint64)) {}
 
-func (p *paper) clock() (osprocess.Instant, error) {
+func (p *fakeJournal) clock() (osprocess.Instant, error) {
 	return osprocess.Instant{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
-func (p *paper) keeper() *keep.Keeper {
+func (p *fakeJournal) keeper() *keep.Keeper {
 	return keep.New(p, nil, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
 }
 
-// keeping makes a setting whose loop continues with what the paper has, and keeps what
+// keeping makes a setting whose loop continues with what the journal has, and keeps what
 // is reported there.
-func (p *paper) keeping(s setting) setting {
+func (p *fakeJournal) keeping(s setting) setting {
 	keeper, raised := p.keeper(), false
-	s.before = func(w *world) {
+	s.before = func(w *fixture) {
 		cfg := s.config().Eviction
 		if p.began.IsZero() {
 			p.began, p.booted = w.begun, w.begun
@@ -103,9 +103,9 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 	slow := setting{thresholds: softly(time.Minute), node: short, pods: grave.pods}
 	calm := setting{thresholds: memoryHard, node: short}
 	first := func(s setting, pods ...*pod) setting { s.pods = pods; return s }
-	recovers := func(w *world, _ *paper) { w.sensor.set(plenty) }
-	reboots := func(off time.Duration) func(*world, *paper) {
-		return func(w *world, p *paper) {
+	recovers := func(w *fixture, _ *fakeJournal) { w.sensor.set(plenty) }
+	reboots := func(off time.Duration) func(*fixture, *fakeJournal) {
+		return func(w *fixture, p *fakeJournal) {
 			w.sensor.set(plenty)
 			p.boot, p.booted, p.off = "b", time.Now(), off
 		}
@@ -114,25 +114,25 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 		name        string
 		before      setting
 		crash, back int // seconds
-		meanwhile   func(*world, *paper)
+		meanwhile   func(*fixture, *fakeJournal)
 		after       func(*setting) // nil: as before
 		until       time.Duration
 		kills       []string
 		turns       []string
 	}{
-		{"a grace goes on", grave, 22, 23, nil, nil, 50 * time.Second,
+		{"a grace continues after a restart", grave, 22, 23, nil, nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s"}, []string{"0s true", "23s true"}},
-		{"but for time without passes beyond two intervals", slow, 22, 62, nil, nil, 90 * time.Second,
+		{"time without passes beyond two intervals does not count", slow, 22, 62, nil, nil, 90 * time.Second,
 			[]string{"1m22s kill a in 1m0s"}, []string{"0s true", "1m2s true"}},
-		{"and begins anew where that is longer than itself", grave, 22, 92, nil, nil, 125 * time.Second,
+		{"a grace begins again where that time is longer than the grace", grave, 22, 92, nil, nil, 125 * time.Second,
 			[]string{"2m2s kill a in 1m0s"}, []string{"0s true", "1m32s true"}},
-		{"or where its threshold has changed", grave, 22, 23, nil, func(s *setting) { s.thresholds = softly(31 * time.Second) }, time.Minute,
+		{"a grace begins again where its threshold has changed", grave, 22, 23, nil, func(s *setting) { s.thresholds = softly(31 * time.Second) }, time.Minute,
 			nil, []string{"0s true", "23s true"}},
 		{"a condition is held for what is left of its period", calm, 22, 23, recovers, nil, 2 * time.Minute,
 			nil, []string{"0s true", "23s true", "1m23s false"}},
-		{"wherever the wall clock was set meanwhile", calm, 22, 23, func(w *world, p *paper) { recovers(w, p); p.off = -24 * time.Hour }, nil, 2 * time.Minute,
+		{"wherever the wall clock was set meanwhile", calm, 22, 23, func(w *fixture, p *fakeJournal) { recovers(w, p); p.off = -24 * time.Hour }, nil, 2 * time.Minute,
 			nil, []string{"0s true", "23s true", "1m23s false"}},
-		{"or set forward", calm, 22, 23, func(w *world, p *paper) { recovers(w, p); p.off = 24 * time.Hour }, nil, 2 * time.Minute,
+		{"or set forward", calm, 22, 23, func(w *fixture, p *fakeJournal) { recovers(w, p); p.off = 24 * time.Hour }, nil, 2 * time.Minute,
 			nil, []string{"0s true", "23s true", "1m23s false"}},
 		{"over a reboot by the wall clock", calm, 22, 33, reboots(0), nil, 2 * time.Minute,
 			nil, []string{"0s true", "33s true", "1m23s false"}},
@@ -152,7 +152,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 			[]string{"0s kill a", "11.001s kill b"}, []string{"0s true", "5s true"}},
 		{"none over a reboot: what runs then is another", first(grave, stubborn("a", gibi)), 35, 40, reboots(0), nil, 50 * time.Second,
 			[]string{"30s kill a in 1m0s"}, []string{"0s true", "40s true"}},
-		{"one that is overdue is chosen anew", first(calm, stubborn("a", gibi)), 1, 15, nil, nil, 16 * time.Second,
+		{"a victim that is overdue is chosen again", first(calm, stubborn("a", gibi)), 1, 15, nil, nil, 16 * time.Second,
 			[]string{"0s kill a", "15s kill a"}, []string{"0s true", "15s true"}},
 		{"one of a threshold that is gone is dropped", first(calm, stubborn("a", gibi)), 1, 5, nil,
 			func(s *setting) { s.thresholds = diskHard }, 15 * time.Second, []string{"0s kill a"}, []string{"0s true"}},
@@ -162,8 +162,8 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 			func(s *setting) { s.dryRun = false }, 6 * time.Second, []string{"5s kill a"}, []string{"0s true", "5s true"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p := &paper{boot: "a"}
-			within(t, p.keeping(c.before), func(w *world) {
+			p := &fakeJournal{boot: "a"}
+			withLoop(t, p.keeping(c.before), func(w *fixture) {
 				w.at(time.Duration(c.crash) * time.Second)
 				w.stop()
 				<-w.ended
@@ -176,7 +176,7 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 				}
 				w.start(p.keeping(c.before))
 				w.at(c.until)
-				w.wants(c.kills...)
+				w.expect(c.kills...)
 				if !slices.Equal(p.turns, c.turns) {
 					t.Errorf("the condition turned %q, want %q", p.turns, c.turns)
 				}
@@ -186,9 +186,9 @@ func TestWhatTheLoopRemembersOutlivesIt(t *testing.T) {
 }
 
 func TestAVictimOfBeforeTheStartIsDroppedWhereItIsOverdueBeforeItsPodIsKnown(t *testing.T) {
-	p := &paper{boot: "a"}
+	p := &fakeJournal{boot: "a"}
 	s := setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}
-	within(t, p.keeping(s), func(w *world) {
+	withLoop(t, p.keeping(s), func(w *fixture) {
 		w.at(time.Second)
 		w.stop()
 		<-w.ended
@@ -196,9 +196,9 @@ func TestAVictimOfBeforeTheStartIsDroppedWhereItIsOverdueBeforeItsPodIsKnown(t *
 		w.start(p.keeping(s))
 		w.sensor.set(plenty)
 		w.at(15 * time.Second)
-		w.settle(w.pods...)
+		w.setPods(w.pods...)
 		w.at(20 * time.Second)
-		w.wants("0s kill a")
+		w.expect("0s kill a")
 	})
 }
 
@@ -207,7 +207,7 @@ func TestWhatCannotBeReadOrDatedIsNotRestoredAndLoggedOnce(t *testing.T) {
 	with := func(text string) map[string]journal.Entry {
 		return map[string]journal.Entry{"loop": {Kind: "state", ID: "loop", Data: json.RawMessage(text)}}
 	}
-	for name, p := range map[string]*paper{
+	for name, p := range map[string]*fakeJournal{
 		"foreign":  {data: with(`["hello"]`)},
 		"no clock": {data: with(`{}`), fault: errors.New("no such file")},
 		"no time":  {data: with(`{"at":{"boot":"b","wall":"2126-01-02T12:00:00Z"},"pressure":{"MemoryPressure":1}}`), boot: "a", booted: time.Now()},
@@ -219,8 +219,8 @@ func TestWhatCannotBeReadOrDatedIsNotRestoredAndLoggedOnce(t *testing.T) {
 }
 
 func TestTheJournalIsWrittenWhileAThresholdIsMetAndOtherwiseNot(t *testing.T) {
-	p := &paper{}
-	within(t, p.keeping(setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", gibi), immortal)}}), func(w *world) {
+	p := &fakeJournal{}
+	withLoop(t, p.keeping(setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", gibi), immortal)}}), func(w *fixture) {
 		written := func(until time.Duration) int {
 			before := p.writes.Load()
 			w.at(until)
@@ -241,14 +241,14 @@ func TestTheJournalIsWrittenWhileAThresholdIsMetAndOtherwiseNot(t *testing.T) {
 	})
 }
 
-// leftBy is a node that is short of memory until a pod has ended.
-type leftBy struct {
+// relievedBy is a node that is short of memory until a pod has ended.
+type relievedBy struct {
 	*sensor
 	hog *pod
 }
 
 // Read implements control.Sensor.
-func (s leftBy) Read(n *stats.Node, ask collect.Ask) {
+func (s relievedBy) Read(n *stats.Node, ask collect.Ask) {
 	s.sensor.Read(n, ask)
 	s.hog.mu.Lock()
 	defer s.hog.mu.Unlock()
@@ -263,11 +263,11 @@ func TestACrashAtAnyMomentEvictsNoPodTwice(t *testing.T) {
 	for _, threshold := range []eviction.Threshold{memoryHard[0], soft(eviction.MemoryAvailable, gibi, 15*time.Second)} {
 		for crash := time.Duration(0); crash < 40*time.Second; crash += 1300 * time.Millisecond {
 			for _, away := range []time.Duration{time.Millisecond, 5 * time.Second} {
-				p := &paper{boot: "a"}
+				p := &fakeJournal{boot: "a"}
 				hog := &pod{name: "hog", grace: 8, usage: using("", 63*gibi).usage, ends: []end{{after: 6 * time.Second}, {after: 6 * time.Second}}}
 				decided := map[string]int{}
 				s := setting{thresholds: []eviction.Threshold{threshold}, pods: []*pod{hog, requesting(using("b", mebi), gibi)}}
-				s.wrap = func(w *world, ports *control.Ports) { ports.Sensor = leftBy{w.sensor, hog} }
+				s.wrap = func(w *fixture, ports *control.Ports) { ports.Sensor = relievedBy{w.sensor, hog} }
 				keeping := func() setting {
 					k := p.keeping(s)
 					keep := k.read
@@ -281,7 +281,7 @@ func TestACrashAtAnyMomentEvictsNoPodTwice(t *testing.T) {
 					}
 					return k
 				}
-				within(t, keeping(), func(w *world) {
+				withLoop(t, keeping(), func(w *fixture) {
 					w.at(crash)
 					w.stop()
 					<-w.ended

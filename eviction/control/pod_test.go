@@ -14,7 +14,7 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// pod is a pod of the world, its own meter and what there is to kill.
+// pod is a pod of the fixture; it implements its meter and its target.
 type pod struct {
 	name    string
 	grace   int64         // seconds, 0: the pod does not say
@@ -22,7 +22,7 @@ type pod struct {
 	limited bool          // has a local-storage limit, which it keeps
 	lost    bool          // nothing to kill was found
 	lingers bool          // its processes are not reaped when they have ended
-	litters bool          // nobody takes its layers away when they have
+	litters bool          // its layers are not removed when they have
 	fault   error         // of measuring
 	slow    time.Duration // to measure
 	usage   stats.Pod
@@ -36,7 +36,7 @@ type end struct {
 	refused  error         // by Kill
 	after    time.Duration // the result comes so long after; negative: never
 	err      error         // of the result; nil: the pod is gone
-	unreaped bool          // there was nobody to signal, and the pod still shows
+	unreaped bool          // no process was found, and the pod still shows
 }
 
 // using makes a pod of one process that uses so much memory.
@@ -131,7 +131,7 @@ func (p *pod) reap() {
 
 // killer ends pods as they say themselves.
 type killer struct {
-	*world
+	*fixture
 	results chan kill.Result
 	graces  map[types.UID]time.Duration // the shortest of each
 	sigkill map[types.UID]time.Time     // when it is due
@@ -190,16 +190,16 @@ func (k *killer) Killed(uid types.UID) bool {
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
 
-// freer frees so much of the disk so long after it was asked to; never where
+// reclaimer frees so much of the disk so long after it was asked to; never where
 // that is negative.
-type freer struct {
-	*world
+type reclaimer struct {
+	*fixture
 	takes     time.Duration
 	frees     int64
 	reclaimed chan eviction.Signal
 }
 
-func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
+func (f *reclaimer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need) {
 	f.write("free %d of %v by %v", need.Bytes, s, steps)
 	if f.takes < 0 {
 		return
@@ -212,7 +212,7 @@ func (f *freer) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need ev
 	})
 }
 
-func (f *freer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
+func (f *reclaimer) Reclaimed() <-chan eviction.Signal { return f.reclaimed }
 
 // scanner is complete so long after it was asked for; never where that is
 // negative. A round begins a millisecond after the request.

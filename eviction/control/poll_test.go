@@ -13,7 +13,7 @@ import (
 )
 
 // TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks reads the poll interval
-// off the readings, once the world has stood still for a while.
+// off the readings, once nothing has changed for a while.
 //
 // rule: M.52
 // rule: M.92
@@ -27,7 +27,7 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		want  time.Duration
 	}{
 		{"far from it, once a second", setting{node: memory(32 * gibi), thresholds: memoryHard}, 5 * time.Second, time.Second},
-		{"every five where the kernel tells of half the way", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, 5 * time.Second},
+		{"every five where the kernel notifies at half the distance", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, 5 * time.Second},
 		{"whatever a disk far from its own has", setting{node: disk(memory(32*gibi), 90*gibi), thresholds: append(memoryHard[:1:1], diskHard...), before: armed}, 8 * time.Second, 5 * time.Second},
 		{"and a second before the next housekeeping pass", setting{node: memory(32 * gibi), thresholds: memoryHard, before: armed}, 9500 * time.Millisecond, 4 * time.Second},
 		{"but once a second where file pages are more than the other half", setting{node: cached(memory(32*gibi), 16*gibi), thresholds: memoryHard, before: armed}, 8 * time.Second, time.Second},
@@ -40,15 +40,15 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 		{"more often the more processors there are", setting{node: memory(9 * gibi), processors: 16, thresholds: memoryHard}, 5 * time.Second, 250 * time.Millisecond},
 		{"as with three where there are fewer", setting{node: memory(gibi + 600*mebi), processors: 2, thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
 		{"nearer, before it can be reached", setting{node: memory(gibi + 600*mebi), thresholds: memoryHard}, 5 * time.Second, 97700 * time.Microsecond},
-		{"and less often where the kernel tells of the crossing", setting{node: memory(gibi + 300*mebi), thresholds: memoryHard, before: armed}, 5 * time.Second, 781300 * time.Microsecond},
-		{"but not where file pages would make way before it comes to that", setting{node: cached(memory(gibi+300*mebi), 2*gibi), thresholds: memoryHard, before: armed}, 5 * time.Second, 48800 * time.Microsecond},
+		{"and less often where the kernel notifies of the crossing", setting{node: memory(gibi + 300*mebi), thresholds: memoryHard, before: armed}, 5 * time.Second, 781300 * time.Microsecond},
+		{"but not where file pages would be reclaimed before the crossing", setting{node: cached(memory(gibi+300*mebi), 2*gibi), thresholds: memoryHard, before: armed}, 5 * time.Second, 48800 * time.Microsecond},
 		{"near it, every few milliseconds", setting{node: memory(gibi + mebi), thresholds: memoryHard}, 5 * time.Second, 5 * time.Millisecond},
 		{"below it while a victim ends", setting{node: memory(mebi), thresholds: memoryHard, pods: []*pod{ending(using("a", gibi), immortal)}}, 5 * time.Second, 5 * time.Millisecond},
-		{"below it where nobody can go, once a second", setting{node: memory(mebi), thresholds: memoryHard}, 5 * time.Second, time.Second},
+		{"below it where no pod can be evicted, once a second", setting{node: memory(mebi), thresholds: memoryHard}, 5 * time.Second, time.Second},
 		{"below it where the last victim does not end, once a second", setting{node: memory(mebi), thresholds: memoryHard, pods: []*pod{ending(using("a", gibi), immortal)}}, 15 * time.Second, time.Second},
 		{"below it where no kill can begin, once a second",
 			setting{node: memory(mebi), thresholds: memoryHard, pods: []*pod{ending(using("a", gibi), slices.Repeat([]end{{refused: kill.ErrStopped}}, 1000)...)}}, 5 * time.Second, time.Second},
-		{"below another where nobody can go, as near as this one is",
+		{"below another where no pod can be evicted, as near as this one is",
 			setting{node: disk(memory(gibi+mebi), 0), thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.NodeFsAvailable, gibi)}, pods: []*pod{storing("a", 0)}}, 5 * time.Second, 5 * time.Millisecond},
 		{"below a soft one only, once a second", setting{node: memory(mebi), thresholds: memorySoft}, 5 * time.Second, time.Second},
 		{"where nothing is measured, once a second", setting{thresholds: memoryHard}, 5 * time.Second, time.Second},
@@ -58,7 +58,7 @@ func TestTheLoopLooksAsOftenAsTheNearestHardThresholdAsks(t *testing.T) {
 			setting{node: disk(stats.Node{}, 0), thresholds: diskHard, pods: []*pod{storing("a", gibi)}, scanner: &scanner{takes: -1}}, 3 * time.Second, 5 * time.Millisecond},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, c.setting, func(w *world) {
+			withLoop(t, c.setting, func(w *fixture) {
 				w.at(c.after)
 				if got := w.sensor.gap(); got != c.want {
 					t.Errorf("looked every %v, want %v", got, c.want)
@@ -80,8 +80,8 @@ func ofPods(n stats.Node, available int64) stats.Node {
 	return n
 }
 
-func armed(w *world)        { w.waiter.armed = collect.ArmedForNode }
-func armedForPods(w *world) { w.waiter.armed = collect.ArmedForPods }
+func armed(w *fixture)        { w.waiter.armed = collect.ArmedForNode }
+func armedForPods(w *fixture) { w.waiter.armed = collect.ArmedForPods }
 
 // cached is a node with as much of file pages beside what it uses.
 func cached(n stats.Node, bytes int64) stats.Node {
@@ -90,12 +90,12 @@ func cached(n stats.Node, bytes int64) stats.Node {
 }
 
 func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		w.sensor.set(short)
 		w.waiter.notify("memcg-threshold")
 		w.at(501 * time.Millisecond)
-		w.wants("500ms kill a")
+		w.expect("500ms kill a")
 		for _, r := range w.reported() {
 			if len(r.Decisions) > 0 && r.Ended == nil && r.Source != "memcg-threshold" {
 				t.Errorf("decided for %q", r.Source)
@@ -105,16 +105,16 @@ func TestANoticeOfTheKernelIsFollowedAtOnceAndNamedInTheReport(t *testing.T) {
 }
 
 func TestANoticeAloneDecidesNothing(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		w.waiter.notify("memory-stall")
 		w.at(5 * time.Second)
-		w.wants()
+		w.expect()
 	})
 }
 
 func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty}, func(w *fixture) {
 		w.at(500 * time.Millisecond)
 		before := w.sensor.count()
 		for range 1000 {
@@ -129,7 +129,7 @@ func TestAHailOfNoticesIsFollowedOnceAMillisecond(t *testing.T) {
 }
 
 func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: armed}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: armed}, func(w *fixture) {
 		w.at(time.Second + 100*time.Microsecond)
 		w.waiter.notify("memcg-threshold")
 		for _, c := range []struct{ after, want time.Duration }{{10 * time.Millisecond, time.Millisecond}, {50 * time.Millisecond, 5 * time.Millisecond}} {
@@ -147,9 +147,9 @@ func TestANoticeJustBeforeTheCrossingIsFollowedEveryMillisecondForAWhile(t *test
 // rule: M.90
 func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
 	const pass = 8 * time.Millisecond
-	slow := func(w *world) { w.sensor.takes = pass }
-	bounded := func(w *world, p *control.Ports) { p.CPUTime = w.sensor.used }
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *world) {
+	slow := func(w *fixture) { w.sensor.takes = pass }
+	bounded := func(w *fixture, p *control.Ports) { p.CPUTime = w.sensor.used }
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + mebi), before: slow, wrap: bounded}, func(w *fixture) {
 		for second := 1; second <= 20; second++ {
 			before := w.sensor.used()
 			for i := 1; i <= 100; i++ {
@@ -166,7 +166,7 @@ func TestASlowMachineIsNotPolledWithMoreThanAThirdOfAProcessor(t *testing.T) {
 }
 
 func TestFastFallIsFollowedEveryMillisecondBeforeTheCrossing(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: memory(gibi + 600*mebi)}, func(w *fixture) {
 		w.at(time.Second)
 		for left := gibi + 600*mebi; left > gibi+5*mebi; left -= 5 * mebi {
 			w.sensor.set(memory(left))
@@ -185,7 +185,7 @@ func TestTheLoopAimsAtTheUseThatCrossesTheNearestHardThreshold(t *testing.T) {
 	thresholds := []eviction.Threshold{
 		hard(eviction.MemoryAvailable, gibi), soft(eviction.MemoryAvailable, 2*gibi, time.Minute), hard(eviction.AllocatableMemoryAvailable, gibi),
 	}
-	within(t, setting{thresholds: thresholds, node: node}, func(w *world) {
+	withLoop(t, setting{thresholds: thresholds, node: node}, func(w *fixture) {
 		w.at(time.Second)
 		want := collect.MemoryLevels{
 			{Usage: stats.Known(54 * gibi), Threshold: stats.Known(64 * gibi)}, // 63 GiB, and a GiB of file pages

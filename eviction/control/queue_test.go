@@ -18,28 +18,28 @@ import (
 )
 
 func TestOfWhatTheLoopHasNotReceivedTheLastCounts(t *testing.T) {
-	several := func(w *world) {
-		w.settle(using("b", gibi))
-		w.settle(ending(using("c", gibi), immortal))
+	several := func(w *fixture) {
+		w.setPods(using("b", gibi))
+		w.setPods(ending(using("c", gibi), immortal))
 		w.Configure((&setting{}).config())
 		w.Configure((&setting{thresholds: memoryHard}).config())
 	}
-	within(t, setting{node: short, pods: []*pod{using("a", gibi)}, before: several}, func(w *world) {
+	withLoop(t, setting{node: short, pods: []*pod{using("a", gibi)}, before: several}, func(w *fixture) {
 		w.at(time.Second)
-		w.wants("0s kill c")
+		w.expect("0s kill c")
 		w.stop()
 		<-w.ended
-		several(w) // nobody takes them any more, and nobody waits
+		several(w) // nothing receives them any more, and no call blocks
 	})
 }
 
 func TestReportsThatAreNotReceivedAreLostAndCountedAndBlockNothing(t *testing.T) {
 	const queue = 64
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unread: true}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unread: true}, func(w *fixture) {
 		w.at(99*housekeeping + 4500*time.Millisecond)
 		w.sensor.set(short)
 		w.at(100*housekeeping - time.Second)
-		w.wants("16m35s kill a")
+		w.expect("16m35s kill a")
 		var kept []control.Report
 		for range queue {
 			kept = append(kept, <-w.Reports())
@@ -54,8 +54,8 @@ func TestReportsThatAreNotReceivedAreLostAndCountedAndBlockNothing(t *testing.T)
 	})
 }
 
-func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", 2*gibi), end{refused: kill.ErrFull}), using("b", gibi)}}, func(w *world) {
+func TestPassesAreReportedWhereTheyAreRegularOrDecideSomething(t *testing.T) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{ending(using("a", 2*gibi), end{refused: kill.ErrFull}), using("b", gibi)}}, func(w *fixture) {
 		w.at(12500 * time.Millisecond)
 		w.sensor.set(short)
 		w.at(13050 * time.Millisecond)
@@ -97,12 +97,12 @@ func TestPassesAreReportedWhereTheyAreRegularOrCameToSomething(t *testing.T) {
 func TestAReportBelongsToItsReader(t *testing.T) {
 	a := ending(using("a", gibi), immortal)
 	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
-	within(t, setting{thresholds: memoryHard, node: short, pods: []*pod{a}, unread: true}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: short, pods: []*pod{a}, unread: true}, func(w *fixture) {
 		var report control.Report
 		for len(report.Decisions) == 0 || len(report.Decisions[len(report.Decisions)-1].Ranking) == 0 {
 			report = <-w.Reports()
 		}
-		a.gone() // and then measured anew
+		a.gone() // and then measured again
 		w.at(12 * time.Second)
 		ranked := report.Decisions[len(report.Decisions)-1].Ranking[0]
 		if got := ranked.Candidate.Usage.Containers[0].Memory; got != stats.Known(gibi) {
@@ -115,7 +115,7 @@ func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 	a := using("a", gibi)
 	a.usage.Containers = []stats.Container{{Memory: stats.Known(gibi)}}
 	node := memory(33 * gibi)
-	within(t, setting{thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 10)}, node: node, pods: []*pod{a, {name: "lost", lost: true}}}, func(w *world) {
+	withLoop(t, setting{thresholds: []eviction.Threshold{memoryHard[0], hard(eviction.PIDAvailable, 10)}, node: node, pods: []*pod{a, {name: "lost", lost: true}}}, func(w *fixture) {
 		w.at(12500 * time.Millisecond)
 		w.sensor.set(plenty)
 		s, err := w.Snapshot(w.Context())
@@ -142,7 +142,7 @@ func TestASnapshotIsMeasuredForItsCaller(t *testing.T) {
 func TestReadersDoNotDelayPasses(t *testing.T) {
 	a := using("a", gibi)
 	a.slow = 10 * time.Millisecond
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{a}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{a}}, func(w *fixture) {
 		ctx, cancel := context.WithTimeout(w.Context(), 15*time.Second)
 		defer cancel()
 		var reading sync.WaitGroup
@@ -166,7 +166,7 @@ func TestReadersDoNotDelayPasses(t *testing.T) {
 }
 
 func TestASnapshotOfALoopThatHasEndedFailsWithItsContext(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty}, func(w *fixture) {
 		w.at(time.Second)
 		w.stop()
 		<-w.ended
@@ -181,7 +181,7 @@ func TestASnapshotOfALoopThatHasEndedFailsWithItsContext(t *testing.T) {
 }
 
 func TestTheLoopEndsWithItsKiller(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty}, func(w *fixture) {
 		w.at(time.Second)
 		close(w.killer.results)
 		<-w.ended
@@ -205,7 +205,7 @@ func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			available := gibi + 100*mebi
-			within(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
+			withLoop(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *fixture) {
 				w.at(time.Second)
 				for available > gibi-100*mebi {
 					available -= c.rate * mebi * int64(step) / int64(time.Second)
@@ -214,7 +214,7 @@ func TestAVictimIsGivenNoMoreThanTheSignalLeaves(t *testing.T) {
 				}
 				w.killer.mu.Lock()
 				defer w.killer.mu.Unlock()
-				if got, told := w.killer.graces["a"]; !told || got < c.least || got > c.most {
+				if got, ok := w.killer.graces["a"]; !ok || got < c.least || got > c.most {
 					t.Errorf("the shortest grace was %v, want from %v to %v", got, c.least, c.most)
 				}
 			})
@@ -229,7 +229,7 @@ func (p *pulse) Heartbeat(time.Time) { p.beats.Add(1) }
 
 func TestEveryPassIsABeatAndOfALoopThatIsStuckThereIsNone(t *testing.T) {
 	felt := &pulse{}
-	within(t, setting{thresholds: memoryHard, node: plenty, pulse: felt}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pulse: felt}, func(w *fixture) {
 		w.at(30 * time.Second)
 		if beats := felt.beats.Load(); beats < 30 {
 			t.Errorf("%d beats in 30 s", beats)
@@ -251,11 +251,11 @@ func TestEveryPassIsABeatAndOfALoopThatIsStuckThereIsNone(t *testing.T) {
 // TestAnEvictedPodThatRunsAgainIsKilledAtOnce has no threshold met. A pod that is not on the node,
 // and one whose eviction may not be reported, are left alone.
 func TestAnEvictedPodThatRunsAgainIsKilledAtOnce(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", mebi), using("b", mebi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", mebi), using("b", mebi)}}, func(w *fixture) {
 		w.at(2500 * time.Millisecond)
 		w.SetRestarted([]eviction.Restarted{{UID: "a"}, {UID: "b", Forbidden: true}, {UID: "c"}})
 		w.at(2600 * time.Millisecond)
-		w.wants("2.5s kill a")
+		w.expect("2.5s kill a")
 		again := slices.IndexFunc(w.reported(), func(r control.Report) bool {
 			return len(r.Restarted) == 3 && len(r.Decisions) == 1 && len(r.Decisions[0].EndAgain) == 1
 		})

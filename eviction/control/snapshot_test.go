@@ -14,7 +14,7 @@ import (
 const clients = 24
 
 // ask has many clients ask once at the same time.
-func ask(w *world) (answers [clients]control.Snapshot) {
+func ask(w *fixture) (answers [clients]control.Snapshot) {
 	var asking sync.WaitGroup
 	for i := range answers {
 		asking.Go(func() {
@@ -31,7 +31,7 @@ func ask(w *world) (answers [clients]control.Snapshot) {
 
 // rule: M.62
 func TestReadersShareOneSnapshot(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(12500 * time.Millisecond)
 		made := map[time.Time]bool{}
 		for _, s := range ask(w) {
@@ -61,7 +61,7 @@ func TestReadersOfANearThresholdAreAnsweredWithoutTheLoop(t *testing.T) {
 	const step = 2 * time.Millisecond
 	fall := func(reading bool) (reads int) {
 		available := gibi + 700*mebi
-		within(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
+		withLoop(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *fixture) {
 			w.at(time.Second)
 			ask(w) // as evictd does to rank the pods
 			fallBy := func() {
@@ -110,14 +110,14 @@ func TestReadersOfANearThresholdAreAnsweredWithoutTheLoop(t *testing.T) {
 // rule: M.62
 func TestPodsThatStartNearAThresholdAreListed(t *testing.T) {
 	available := gibi + 300*mebi
-	within(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{using("a", gibi)}}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: memory(available), pods: []*pod{using("a", gibi)}}, func(w *fixture) {
 		w.at(time.Second)
 		for range 50 {
 			available -= 2 * mebi
 			w.sensor.set(memory(available))
 			w.at(time.Since(w.begun) + 2*time.Millisecond)
 		}
-		w.settle(using("a", gibi), using("b", gibi))
+		w.setPods(using("a", gibi), using("b", gibi))
 		begun := time.Now()
 		s, err := w.Recent(w.Context())
 		if err != nil || len(s.Candidates) != 2 {
@@ -139,7 +139,7 @@ func TestPodsAreMeasuredForReadersAFewAtATime(t *testing.T) {
 		p.slow = 10 * time.Millisecond
 		pods = append(pods, p)
 	}
-	within(t, setting{thresholds: memoryHard, node: plenty, pods: pods}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: pods}, func(w *fixture) {
 		w.at(12500 * time.Millisecond)
 		got := make(chan control.Snapshot, 1)
 		go func() {

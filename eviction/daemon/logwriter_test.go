@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// stuck is a writer that takes nothing until it is freed.
-type stuck struct {
+// blockedWriter is a writer that takes nothing until it is freed.
+type blockedWriter struct {
 	strings.Builder
 	freed chan struct{}
 }
 
-func (s *stuck) Write(p []byte) (int, error) {
+func (s *blockedWriter) Write(p []byte) (int, error) {
 	<-s.freed
 	return s.Builder.Write(p)
 }
 
 func TestALogThatBlocksDelaysNothingAndGetsACountOfWhatItMissed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &stuck{freed: make(chan struct{})}
+		out := &blockedWriter{freed: make(chan struct{})}
 		b := NewLogWriter(out)
 		fmt.Fprintln(b, "first")
 		synctest.Wait() // it is being written
@@ -39,7 +39,7 @@ func TestALogThatBlocksDelaysNothingAndGetsACountOfWhatItMissed(t *testing.T) {
 
 func TestTheEndWaitsForTheLogButNotForLong(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		out := &stuck{freed: make(chan struct{})}
+		out := &blockedWriter{freed: make(chan struct{})}
 		b := NewLogWriter(out)
 		_, _ = io.WriteString(b, "last words\n")
 		began := time.Now()

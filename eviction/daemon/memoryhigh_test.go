@@ -28,12 +28,12 @@ func TestTheTripwireIsALittleBelowTheCrossingAndLetsGoInTime(t *testing.T) {
 		"it follows what is left by more than a sixteenth": {{0, 11000, 500, 11468}, {time.Second, 11100, 400, 11468}, {time.Second, 11100, 600, 11668}, {time.Second, 11100, 590, 11668}},
 		"it is not begun with where polling sees all":      {{0, 11000, 64, 0}, {time.Second, 11000, 65, 11033}},
 		"it is never put below the usage":                  {{0, 11000, 500, 11468}, {time.Second, 11000, 20, 11468}},
-		"it lets go once the threshold is crossed":         {{0, 11000, 500, 11468}, {time.Second, 11468, 0, 0}, {time.Second, 10900, 600, 0}, {2 * time.Second, 10900, 600, 11468}},
-		"who stands at it goes free in time, for a while": {
+		"it is removed once the threshold is crossed":      {{0, 11000, 500, 11468}, {time.Second, 11468, 0, 0}, {time.Second, 10900, 600, 0}, {2 * time.Second, 10900, 600, 11468}},
+		"it is removed for a minute from pods that stay at it": {
 			{0, 11000, 500, 11468}, {time.Second, 11468, 32, 11468}, {2 * time.Second, 11468, 32, 11468}, {time.Millisecond, 11468, 32, 0},
 			{59 * time.Second, 11000, 500, 0}, {2 * time.Second, 11000, 500, 11468},
 		},
-		"who turns back before has time anew": {
+		"the time begins again for pods that fall below it": {
 			{0, 11000, 500, 11468}, {time.Second, 11468, 32, 11468}, {time.Second, 11400, 100, 11468}, {5 * time.Second, 11468, 32, 11468}, {2 * time.Second, 11468, 32, 11468},
 		},
 		"file pages move it out of the way":                                     {{0, 11000, 500, 11468}, {time.Second, 11468, 500, 11936}},

@@ -14,7 +14,7 @@ import (
 )
 
 // turn changes what the runtime has.
-func (w *world) turn(change func(*inventory.Snapshot)) {
+func (w *fixture) turn(change func(*inventory.Snapshot)) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	now := *w.inventory
@@ -24,7 +24,7 @@ func (w *world) turn(change func(*inventory.Snapshot)) {
 }
 
 // state makes the first container, and its sandbox, run or not.
-func (w *world) state(state string) {
+func (w *fixture) state(state string) {
 	w.turn(func(i *inventory.Snapshot) {
 		i.Containers[0].State, i.Sandboxes[0].Ready = state, state == inventory.ContainerRunning
 	})
@@ -33,7 +33,7 @@ func (w *world) state(state string) {
 // rule: M.37
 func TestWhatIsLeftOfAPodEvictedForItsDiskIsRemovedAtOnceWithoutAKubelet(t *testing.T) {
 	alone := gc.Config{Periodic: gc.Periodic{Containers: true}}
-	furnish := func(w *world) {
+	prepare := func(w *fixture) {
 		w.incomplete = true
 		w.container("body", "evicted", 0, gibi)
 		w.container("other", "ended", time.Hour, gibi)
@@ -41,59 +41,59 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskIsRemovedAtOnceWithoutAKubelet(t *test
 		w.image("a", 1, 1)
 		w.state(inventory.ContainerRunning)
 	}
-	t.Run("once it has come to rest, and nothing of others", func(t *testing.T) {
-		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+	t.Run("once its containers have exited, and nothing of others", func(t *testing.T) {
+		withCollector(t, setting{cfg: alone, prepare: prepare}, func(w *fixture) {
 			w.Evicted("evicted")
 			w.at(400 * time.Millisecond)
 			w.state(inventory.ContainerExited)
 			w.at(30 * time.Second)
-			w.wants("600ms removeContainer body", "700ms removeSandbox of-body", "700ms evicted: expected 1, freed 1 GiB ")
+			w.expect("600ms removeContainer body", "700ms removeSandbox of-body", "700ms evicted: expected 1, freed 1 GiB ")
 		})
 	})
 	t.Run("late where its sandbox is stopped late", func(t *testing.T) {
-		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+		withCollector(t, setting{cfg: alone, prepare: prepare}, func(w *fixture) {
 			w.Evicted("evicted")
 			w.at(90 * time.Second)
 			w.state(inventory.ContainerExited)
 			w.at(3 * time.Minute)
-			w.wants("2m0.1s removeContainer body", "2m0.2s removeSandbox of-body", "2m0.2s containers: expected 1, freed 1 GiB ")
+			w.expect("2m0.1s removeContainer body", "2m0.2s removeSandbox of-body", "2m0.2s containers: expected 1, freed 1 GiB ")
 		})
 	})
 	t.Run("and is tried again at the set time where it is refused", func(t *testing.T) {
-		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+		withCollector(t, setting{cfg: alone, prepare: prepare}, func(w *fixture) {
 			w.fails["body"] = errors.New("it is busy")
 			w.state(inventory.ContainerExited)
 			w.Evicted("evicted")
 			w.at(90 * time.Second)
-			w.wants("100ms evicted: expected 0, freed 0 GiB failed body", "1m0.1s containers: expected 0, freed 0 GiB failed body, ContainerGCFailed")
+			w.expect("100ms evicted: expected 0, freed 0 GiB failed body", "1m0.1s containers: expected 0, freed 0 GiB failed body, ContainerGCFailed")
 		})
 	})
 	t.Run("before anything else that a disk may lose", func(t *testing.T) {
-		within(t, setting{cfg: alone, minimum: 1, prepare: furnish}, func(w *world) {
+		withCollector(t, setting{cfg: alone, minimum: 1, prepare: prepare}, func(w *fixture) {
 			w.Evicted("evicted")
 			w.at(70 * time.Second)
 			w.state(inventory.ContainerExited)
 			w.starve()
-			w.wants("1m10.1s removeContainer body", "1m10.1s pressure: expected 1, freed 1 GiB ")
+			w.expect("1m10.1s removeContainer body", "1m10.1s pressure: expected 1, freed 1 GiB ")
 		})
 	})
 	t.Run("not when it was started again", func(t *testing.T) {
-		within(t, setting{cfg: alone, prepare: furnish}, func(w *world) {
+		withCollector(t, setting{cfg: alone, prepare: prepare}, func(w *fixture) {
 			w.Evicted("evicted")
 			w.at(time.Second)
 			w.turn(func(i *inventory.Snapshot) { i.Containers[0].Created = time.Now() })
 			w.at(2 * time.Second)
 			w.state(inventory.ContainerExited)
 			w.at(3 * time.Minute)
-			w.wants()
+			w.expect()
 		})
 	})
 	t.Run("not where the kubelet does", func(t *testing.T) {
-		within(t, setting{prepare: furnish}, func(w *world) {
+		withCollector(t, setting{prepare: prepare}, func(w *fixture) {
 			w.state(inventory.ContainerExited)
 			w.Evicted("evicted")
 			w.at(3 * time.Minute)
-			w.wants()
+			w.expect()
 		})
 	})
 }
@@ -109,7 +109,7 @@ func TestACollectionIsGoneOnWithWhenTheRuntimeComesBack(t *testing.T) {
 		{"too late", time.Minute, []string{"100ms removeImage a", "10.15s pressure: expected 1, freed 1 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, setting{minimum: 2, prepare: func(w *world) {
+			withCollector(t, setting{minimum: 2, prepare: func(w *fixture) {
 				w.pods["p"] = reclaim.Pod{}
 				for _, id := range []string{"a", "b", "c"} {
 					w.image(id, 1, 1)
@@ -126,9 +126,9 @@ func TestACollectionIsGoneOnWithWhenTheRuntimeComesBack(t *testing.T) {
 				}
 				time.AfterFunc(150*time.Millisecond, connect(false))
 				time.AfterFunc(c.away, connect(true))
-			}}, func(w *world) {
+			}}, func(w *fixture) {
 				w.starve()
-				w.wants(c.want...)
+				w.expect(c.want...)
 				w.at(2 * time.Minute)
 			})
 		})

@@ -11,7 +11,7 @@ import (
 )
 
 func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
-	pods := func(w *world) {
+	pods := func(w *fixture) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Hour, gibi)
 	}
@@ -22,7 +22,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 	}{
 		{
 			"dead containers go first and suffice",
-			setting{minimum: 2, prepare: func(w *world) {
+			setting{minimum: 2, prepare: func(w *fixture) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, gibi)
 				w.container("oldest", "p", 3*time.Hour, gibi)
@@ -32,7 +32,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"more images follow where the disk fills up while it is freed",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.image("a", 5, 5)
 				w.image("b", 5, 5)
 				w.refill = 3 * gibi
@@ -41,7 +41,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"images follow where they do not",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, gibi)
 				w.image("a", 5, 5)
@@ -51,7 +51,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"images that share layers free less than they say, and more go",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				for _, id := range []string{"a", "b", "c", "d"} {
 					w.image(id, 4, 2)
 				}
@@ -60,7 +60,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"what containers held is waited for where it shows late",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.late = 420 * time.Millisecond
 				w.container("gone", "gone", time.Hour, 4*gibi)
 				w.inventory.Sandboxes[0].Ready = false
@@ -69,8 +69,8 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeContainer gone", "550ms pressure: expected 4, freed 4 GiB "},
 		},
 		{
-			"for a while, and also where nobody knows how much that is",
-			setting{minimum: 4, prepare: func(w *world) {
+			"for five seconds, and also where the size of a layer is unknown",
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.late = time.Minute
 				w.container("gone", "gone", time.Hour, 4*gibi)
 				w.inventory.Containers[0].Layer.Bytes = nil
@@ -81,7 +81,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"an image that shows late is not followed by another",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.late = 1170 * time.Millisecond
 				w.image("a", 4, 4)
 				w.image("b", 4, 4)
@@ -89,16 +89,16 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "1.3s pressure: expected 4, freed 4 GiB "},
 		},
 		{
-			"nor by the end of a pod where it frees more than the runtime tells of it",
-			setting{minimum: 4, prepare: func(w *world) {
+			"nor by the end of a pod where it frees more than the size that the runtime reports",
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.late = 1170 * time.Millisecond
 				w.image("a", 1, 4)
 			}},
 			[]string{"100ms removeImage a", "1.3s pressure: expected 1, freed 4 GiB "},
 		},
 		{
-			"nor is one of which nobody knows how many inodes it holds",
-			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *world) {
+			"nor is an image whose number of inodes is unknown",
+			setting{minimum: 4, signal: eviction.NodeFsInodesFree, prepare: func(w *fixture) {
 				w.late = 1170 * time.Millisecond
 				w.image("a", 0, 2)
 				w.image("b", 0, 2)
@@ -107,8 +107,8 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "1.65s removeImage b", "2.85s pressure: expected 0, freed 0 GiB "},
 		},
 		{
-			"told to, everything goes",
-			setting{minimum: 4, cfg: gc.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *world) {
+			"the policy Everything removes all that is unused",
+			setting{minimum: 4, cfg: gc.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *fixture) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, 4*gibi)
 				w.image("a", 4, 4)
@@ -118,7 +118,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"what cannot be removed stops nothing else",
-			setting{minimum: 4, prepare: func(w *world) {
+			setting{minimum: 4, prepare: func(w *fixture) {
 				w.image("a", 4, 4)
 				w.image("b", 4, 4)
 				w.fails["a"] = errors.New("it is used")
@@ -126,13 +126,13 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"200ms removeImage b", "200ms pressure: expected 4, freed 4 GiB failed a"},
 		},
 		{
-			"where all there is does not suffice that is told",
-			setting{minimum: 9, prepare: func(w *world) { w.image("a", 4, 4) }},
+			"what does not suffice is reported",
+			setting{minimum: 9, prepare: func(w *fixture) { w.image("a", 4, 4) }},
 			[]string{"100ms removeImage a", "350ms pressure: expected 4, freed 4 GiB short, FreeDiskSpaceFailed"},
 		},
 		{
 			"a runtime that hangs ends it",
-			setting{minimum: 9, prepare: func(w *world) {
+			setting{minimum: 9, prepare: func(w *fixture) {
 				w.image("a", 4, 4)
 				w.image("b", 4, 4)
 				w.fails["a"] = errHang
@@ -141,17 +141,17 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"a runtime that is away ends it at once",
-			setting{minimum: 9, prepare: func(w *world) { w.inventory.Connected = false }},
+			setting{minimum: 9, prepare: func(w *fixture) { w.inventory.Connected = false }},
 			[]string{"0s pressure: expected 0, freed 0 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"},
 		},
 		{
-			"no runtime is nothing to tell of",
-			setting{minimum: 9, prepare: func(w *world) { w.inventory = nil }},
+			"without a runtime there is no report",
+			setting{minimum: 9, prepare: func(w *fixture) { w.inventory = nil }},
 			nil,
 		},
 		{
-			"a dry run tells and removes nothing",
-			setting{minimum: 4, cfg: gc.Config{DryRun: true}, prepare: func(w *world) {
+			"a dry run reports and removes nothing",
+			setting{minimum: 4, cfg: gc.Config{DryRun: true}, prepare: func(w *fixture) {
 				pods(w)
 				w.container("older", "p", 2*time.Hour, gibi)
 				w.image("a", 5, 5)
@@ -160,7 +160,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		},
 		{
 			"images that are used stay, whatever is needed",
-			setting{minimum: 9, prepare: func(w *world) {
+			setting{minimum: 9, prepare: func(w *fixture) {
 				pods(w)
 				w.inventory.Containers[0].Image = "used"
 				w.image("used", 4, 4)
@@ -175,12 +175,12 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			// rule: 9.20
 			// rule: M.31
-			within(t, c.setting, func(w *world) {
+			withCollector(t, c.setting, func(w *fixture) {
 				w.starve()
-				w.wants(c.want...)
+				w.expect(c.want...)
 				if c.cfg.DryRun {
 					w.starve()
-					w.wants() // nothing new
+					w.expect() // nothing new
 				}
 			})
 		})
@@ -190,7 +190,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 // rule: 9.1
 // rule: 9.2
 func TestCollectionsComeAtSetTimesWithoutAKubelet(t *testing.T) {
-	garbageOf := func(w *world) {
+	garbageOf := func(w *fixture) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Hour, 0)
 		w.container("older", "p", 2*time.Hour, 0)
@@ -217,13 +217,13 @@ func TestCollectionsComeAtSetTimesWithoutAKubelet(t *testing.T) {
 			[]string{"5m0.1s removeImage a", "5m0.2s removeImage b", "5m0.2s images: expected 6, freed 6 GiB "},
 		},
 		{"no images at a hundred percent", setting{cfg: gc.Config{Policy: off, Periodic: gc.Periodic{Images: true}}}, nil},
-		{"neither where somebody else does", setting{}, nil},
+		{"neither where the kubelet collects", setting{}, nil},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.prepare = garbageOf
-			within(t, c.setting, func(w *world) {
+			withCollector(t, c.setting, func(w *fixture) {
 				w.at(11 * time.Minute)
-				w.wants(c.want...)
+				w.expect(c.want...)
 			})
 		})
 	}
@@ -235,25 +235,25 @@ func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 	for _, c := range []struct {
 		name    string
 		regular gc.Periodic
-		prepare func(*world)
+		prepare func(*fixture)
 		want    []string
 	}{
 		{
 			"a disk without capacity",
 			gc.Periodic{Images: true},
-			func(w *world) { w.capacity = 0 },
+			func(w *fixture) { w.capacity = 0 },
 			[]string{"5m0s images: expected 0, freed 0 GiB InvalidDiskCapacity", "10m0s images: expected 0, freed 0 GiB InvalidDiskCapacity, as before"},
 		},
 		{
 			"images that free too little, and a second time",
 			gc.Periodic{Images: true},
-			func(w *world) { w.image("a", 1, 1) },
+			func(w *fixture) { w.image("a", 1, 1) },
 			[]string{"5m0.1s removeImage a", "5m0.1s images: expected 1, freed 1 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed"},
 		},
 		{
 			"a container that cannot be removed, and its sandbox stays",
 			gc.Periodic{Containers: true},
-			func(w *world) {
+			func(w *fixture) {
 				w.container("gone", "gone", time.Hour, 0)
 				w.inventory.Sandboxes[0].Ready = false
 				w.fails["gone"] = errors.New("it is busy")
@@ -262,12 +262,12 @@ func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, setting{cfg: gc.Config{Periodic: c.regular}, prepare: c.prepare}, func(w *world) {
+			withCollector(t, setting{cfg: gc.Config{Periodic: c.regular}, prepare: c.prepare}, func(w *fixture) {
 				w.at(time.Minute + time.Second)
 				if c.regular.Images {
 					w.at(10*time.Minute + time.Second)
 				}
-				w.wants(c.want...)
+				w.expect(c.want...)
 			})
 		})
 	}
@@ -275,33 +275,33 @@ func TestFaultsAreReportedByTheKubeletsReasons(t *testing.T) {
 
 // rule: M.101
 func TestACollectionWithoutAnythingToRemoveIsReportedOnce(t *testing.T) {
-	within(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Images: true}}}, func(w *world) {
+	withCollector(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Images: true}}}, func(w *fixture) {
 		w.at(12 * time.Minute)
-		w.wants("5m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed")
+		w.expect("5m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed", "10m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed")
 		w.at(22 * time.Minute)
-		w.wants("15m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before", "20m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before")
+		w.expect("15m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before", "20m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed, ImageGCFailed, as before")
 		w.mu.Lock()
 		w.available = 50 * gibi
 		w.mu.Unlock()
 		w.at(27 * time.Minute)
-		w.wants()
+		w.expect()
 		w.mu.Lock()
 		w.available = 0
 		w.mu.Unlock()
 		w.at(32 * time.Minute)
-		w.wants("30m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
+		w.expect("30m0s images: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
 	})
 }
 
 func TestWhatIsRemovedCanBePreviewed(t *testing.T) {
-	within(t, setting{prepare: func(w *world) {
+	withCollector(t, setting{prepare: func(w *fixture) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Hour, gibi)
 		w.container("older", "p", 2*time.Hour, gibi)
 		w.image("a", 1, 1)
 		w.image("pinned", 1, 1)
 		w.inventory.Images[1].Pinned = true
-	}}, func(w *world) {
+	}}, func(w *fixture) {
 		plan := w.Preview()
 		if len(plan.Removals) != 2 || plan.Removals[0].ID != "older" || plan.Removals[1].ID != "a" || plan.Bytes != 2*gibi {
 			t.Errorf("would remove %+v", plan.Removals)
@@ -315,14 +315,14 @@ func TestTheAgesOfImagesSurviveARestart(t *testing.T) {
 	policy := reclaim.Policy{HighPercent: 100, LowPercent: 80, ImageMinAge: 2 * time.Minute, ImageMaxAge: time.Hour, MaxPerPodContainer: 1, MaxContainers: -1}
 	cfg := gc.Config{Policy: policy, Periodic: gc.Periodic{Images: true}}
 	var before map[string][]byte
-	remember := func(w *world) {
+	remember := func(w *fixture) {
 		before = map[string][]byte{}
 		for kind, data := range w.entries {
 			before[kind] = data
 		}
 	}
-	restarted := func(after time.Duration) func(*world) {
-		return func(w *world) {
+	restarted := func(after time.Duration) func(*fixture) {
+		return func(w *fixture) {
 			time.Sleep(after)
 			for kind, data := range before {
 				w.entries[kind] = data
@@ -333,35 +333,35 @@ func TestTheAgesOfImagesSurviveARestart(t *testing.T) {
 			w.inventory.Images[1].ID = "sha256:0123456789abcdef0123456789abcdef"
 		}
 	}
-	within(t, setting{cfg: cfg, prepare: func(w *world) { w.available = 50 * gibi; w.image("old", 1, 1) }}, func(w *world) {
+	withCollector(t, setting{cfg: cfg, prepare: func(w *fixture) { w.available = 50 * gibi; w.image("old", 1, 1) }}, func(w *fixture) {
 		w.at(50 * time.Minute)
-		w.wants()
+		w.expect()
 		remember(w)
 	})
 	// Every test of simulated time begins at one and the same instant, so that the
 	// time before the restart is slept through.
 	t.Run("soon", func(t *testing.T) {
-		within(t, setting{cfg: cfg, minimum: 90, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *world) {
+		withCollector(t, setting{cfg: cfg, minimum: 90, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *fixture) {
 			w.starve(eviction.UnusedImages)
-			w.wants("50m10.1s removeImage old", "50m10.1s pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed")
+			w.expect("50m10.1s removeImage old", "50m10.1s pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed")
 		})
 	})
 	t.Run("soon, and one that was unused for long enough goes in time", func(t *testing.T) {
-		within(t, setting{cfg: cfg, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *world) {
+		withCollector(t, setting{cfg: cfg, prepare: restarted(50*time.Minute + 10*time.Second)}, func(w *fixture) {
 			w.at(66 * time.Minute)
-			w.wants("1h5m10.1s removeImage old", "1h5m10.1s images: expected 1, freed 1 GiB ")
+			w.expect("1h5m10.1s removeImage old", "1h5m10.1s images: expected 1, freed 1 GiB ")
 		})
 	})
 	t.Run("after a gap in which they may have been used", func(t *testing.T) {
-		within(t, setting{cfg: cfg, prepare: restarted(80 * time.Minute)}, func(w *world) {
+		withCollector(t, setting{cfg: cfg, prepare: restarted(80 * time.Minute)}, func(w *fixture) {
 			w.at(130 * time.Minute)
-			w.wants()
+			w.expect()
 		})
 	})
 }
 
 func TestOneThatWasRemovedIsNotSeenThoughTheListIsOld(t *testing.T) {
-	within(t, setting{minimum: 4, prepare: func(w *world) { w.image("a", 1, 1) }}, func(w *world) {
+	withCollector(t, setting{minimum: 4, prepare: func(w *fixture) { w.image("a", 1, 1) }}, func(w *fixture) {
 		stale := w.inventory
 		w.starve(eviction.UnusedImages)
 		w.mu.Lock()
@@ -371,6 +371,6 @@ func TestOneThatWasRemovedIsNotSeenThoughTheListIsOld(t *testing.T) {
 		if plan := w.Preview(); len(plan.Removals) > 0 {
 			t.Errorf("would remove %+v", plan.Removals)
 		}
-		w.wants("350ms pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
+		w.expect("350ms pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed")
 	})
 }

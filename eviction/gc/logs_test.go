@@ -65,7 +65,7 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 		name       string
 		incomplete bool
 		dryRun     bool
-		told       []string
+		reports    []string
 		left       []string
 	}{
 		{
@@ -95,16 +95,16 @@ func TestLogsOfPodsThatAreGoneGoAndNothingElse(t *testing.T) {
 			link(t, filepath.Join(dir, "missing"), filepath.Join(links, "elsewhere.log"))
 			before := files(t, dir)
 			cfg := gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs, LinkDir: links, DryRun: c.dryRun}
-			within(t, setting{cfg: cfg, prepare: func(w *world) {
+			withCollector(t, setting{cfg: cfg, prepare: func(w *fixture) {
 				age(t, dir, w.begun)
 				young := filepath.Join(logs, "default_young_young")
 				require.NoError(t, os.Chtimes(young, w.begun.Add(59*time.Second), w.begun.Add(59*time.Second)))
 				w.incomplete = c.incomplete
 				w.pods["here"] = reclaim.Pod{}
 				w.inventory.Sandboxes = []inventory.Sandbox{{ID: "s", UID: "running", Ready: true}}
-			}}, func(w *world) {
+			}}, func(w *fixture) {
 				w.at(time.Minute + time.Second)
-				w.wants(c.told...)
+				w.expect(c.reports...)
 			})
 			want := c.left
 			if want == nil {
@@ -127,7 +127,7 @@ func TestAContainersLogsGoWithItAndNoLinkLeadsAstray(t *testing.T) {
 	tree(t, dir, "precious/0.log", "logs/ns_p_p/c/0.log", "logs/ns_p_p/c/0.log.1.gz", "logs/ns_p_p/c/1.log", "logs/ns_p_p/other/0.log")
 	link(t, filepath.Join(dir, "precious"), filepath.Join(logs, "ns_p_p", "linked"))
 	link(t, "other", filepath.Join(logs, "ns_p_p", "linked-inside"))
-	within(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs}, prepare: func(w *world) {
+	withCollector(t, setting{cfg: gc.Config{Periodic: gc.Periodic{Containers: true}, LogDir: logs}, prepare: func(w *fixture) {
 		w.pods["p"] = reclaim.Pod{}
 		w.container("newest", "p", time.Minute, 0).LogPath = filepath.Join(logs, "ns_p_p/c/1.log")
 		w.container("plain", "p", time.Hour, 0).LogPath = filepath.Join(logs, "ns_p_p/c/0.log")
@@ -135,7 +135,7 @@ func TestAContainersLogsGoWithItAndNoLinkLeadsAstray(t *testing.T) {
 		w.container("by-inner-link", "p", time.Hour, 0).LogPath = filepath.Join(logs, "ns_p_p/linked-inside/0.log")
 		w.container("upwards", "p", time.Hour, 0).LogPath = logs + "/../precious/0.log"
 		w.container("without", "p", time.Hour, 0)
-	}}, func(w *world) {
+	}}, func(w *fixture) {
 		plan := w.Preview()
 		for _, r := range plan.Removals {
 			want := int64(0)

@@ -179,7 +179,7 @@ func TestFullDiskTakesTheJournalAlsoAfterARestart(t *testing.T) {
 	written(t, j)
 	fill(t, disk)
 	j, _ = open(t, dir)
-	for i := range 2 * compactBytes / 10_000 { // twice as much as has it written anew
+	for i := range 2 * compactBytes / 10_000 { // twice the size at which it is written again
 		put(t, j, "intent", fmt.Sprint(i%10), strings.Repeat(fmt.Sprint(i%10), 9_000))
 		if i*9_000 < preallocatedBytes-compactBytes {
 			written(t, j)

@@ -22,8 +22,8 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-// The test binary plays the processes of a pod, too: what it is told in its
-// environment, it does instead of running tests.
+// The test binary is the program of a pod's processes, too: with a role in its
+// environment it does not run tests.
 const roleVariable = "EVICTD_KILL_TEST_ROLE"
 
 func TestMain(m *testing.M) {
@@ -168,7 +168,7 @@ func TestOrphansThatOutliveTheirParentsAreSignalledThemselves(t *testing.T) {
 
 func TestAParentThatDoesNotReapBlocksNothing(t *testing.T) {
 	eachWay(t, func(t *testing.T, p *pod) {
-		// The zombies' parent is this test, which waits for nobody before its end.
+		// The zombies' parent is this test, which reaps no process before its end.
 		p.start(t, `for i in 1 2 3; do sleep 600 & done; echo ready; exec sleep 600`)
 		r := mustKill(t, startKiller(t), Victim{UID: "a", Target: p})
 		if r.Signalled.IsZero() {
@@ -222,7 +222,7 @@ func TestAProcessThatIsNotOurs(t *testing.T) {
 	p := newPod(t)
 	pid := p.start(t, `echo ready; exec sleep 600`)
 	k := startKiller(t)
-	// It is listed once, then has left: its id belongs to somebody else now.
+	// It is listed once, then has left: its id belongs to another process now.
 	left := &scripted{lists: [][]int{{pid}, {}}, populated: true}
 	require.NoError(t, k.Kill(Victim{UID: "left", Grace: 50 * time.Millisecond, Target: left}))
 	// A pod that we are in ourselves would take us along.
@@ -235,7 +235,7 @@ func TestAProcessThatIsNotOurs(t *testing.T) {
 		t.Errorf("process that is not the pod's: %v; killed at once: %d times", err, own.killed())
 	}
 	if pids, _ := p.AppendProcesses(nil); len(pids) != 1 {
-		t.Errorf("processes %v, want the one that is not the pod's", pids)
+		t.Errorf("processes %v, want the process outside the pod", pids)
 	}
 }
 
@@ -249,7 +249,7 @@ func TestAProcessThatEndsBetweenListingAndSignalIsNoFault(t *testing.T) {
 	}
 	target := &scripted{lists: [][]int{{cmd.Process.Pid}}}
 	if r := mustKill(t, startKiller(t), Victim{UID: "a", Grace: time.Hour, Target: target}); !r.Signalled.IsZero() {
-		t.Errorf("result %+v, want nobody signalled", r)
+		t.Errorf("result %+v, want no process signalled", r)
 	}
 }
 
@@ -262,7 +262,7 @@ func TestAPidfdOutlivesTheReuseOfItsID(t *testing.T) {
 		t.Error("a running process has exited")
 	}
 	cmd.Process.Kill()
-	<-held.gone() // as a zombie, before anybody reaps it
+	<-held.gone() // as a zombie, before it is reaped
 	if !held.exited() {
 		t.Error("a zombie has not exited")
 	}

@@ -63,7 +63,7 @@ func TestPreparedPodsAreKeptUntilTheyLeaveTheList(t *testing.T) {
 	k.Prepare([]Victim{{UID: "a", Target: a}, {UID: "b", Target: b}})
 	k.Prepare([]Victim{{UID: "a", Target: a}})
 	if opened != 2 || stays.closed.Load() > 0 || leaves.closed.Load() != 1 {
-		t.Errorf("opened %d, closed %d of the one that stays and %d of the other", opened, stays.closed.Load(), leaves.closed.Load())
+		t.Errorf("opened %d, closed %d of the group that stays and %d of the other", opened, stays.closed.Load(), leaves.closed.Load())
 	}
 	delete(a.processes, stays.pid) // it has moved elsewhere
 	k.Prepare([]Victim{{UID: "a", Target: a}})
@@ -135,8 +135,8 @@ func TestAPodThatIsBeingKilledIsNotPrepared(t *testing.T) {
 	})
 }
 
-// hurried is a pod that can be given the processor and frozen.
-type hurried struct {
+// boostable is a pod that can be given the processor and frozen.
+type boostable struct {
 	*fakePod
 	err    error
 	asked  atomic.Int32
@@ -144,14 +144,14 @@ type hurried struct {
 	states []string
 }
 
-func (h *hurried) BoostCPU() (func(), error) {
+func (h *boostable) BoostCPU() (func(), error) {
 	h.asked.Add(1)
 	return func() { h.undone.Add(1) }, h.err
 }
 
-func (h *hurried) Freeze() error { h.states = append(h.states, "frozen"); return nil }
+func (h *boostable) Freeze() error { h.states = append(h.states, "frozen"); return nil }
 
-func (h *hurried) Thaw() error {
+func (h *boostable) Thaw() error {
 	if len(h.states) > 0 && h.states[len(h.states)-1] == "frozen" {
 		h.states = append(h.states, "thawed")
 	}
@@ -163,19 +163,19 @@ func TestAVictimHasTheProcessorFromSIGKILLUntilItIsGone(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			inBubble(t, Config{}, func(t *testing.T, k *Killer) {
 				only := &fakeProcess{}
-				pod := &hurried{fakePod: newFakePod(k, only), err: fault}
+				pod := &boostable{fakePod: newFakePod(k, only), err: fault}
 				start(t, k, Victim{UID: "a", Target: pod, Grace: time.Second})
 				time.Sleep(time.Second / 2)
 				if pod.asked.Load() != 0 {
-					t.Error("it was hurried within its grace")
+					t.Error("it had the processor within its grace")
 				}
 				time.Sleep(time.Second)
 				if pod.asked.Load() != 1 || pod.undone.Load() != 0 {
-					t.Errorf("hurried %d times, undone %d times while it dies", pod.asked.Load(), pod.undone.Load())
+					t.Errorf("boosted %d times, undone %d times while it dies", pod.asked.Load(), pod.undone.Load())
 				}
 				only.endAfter(time.Second)
 				if r := <-k.Results(); r.Err != nil || pod.asked.Load() != 1 {
-					t.Errorf("%+v, hurried %d times", r, pod.asked.Load())
+					t.Errorf("%+v, boosted %d times", r, pod.asked.Load())
 				}
 			})
 		})
@@ -184,7 +184,7 @@ func TestAVictimHasTheProcessorFromSIGKILLUntilItIsGone(t *testing.T) {
 
 func TestAVictimThatDoesNotDieLosesTheProcessorAgain(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
-		pod := &hurried{fakePod: newFakePod(k, &fakeProcess{})}
+		pod := &boostable{fakePod: newFakePod(k, &fakeProcess{})}
 		start(t, k, Victim{UID: "a", Target: pod})
 		if r := <-k.Results(); !errors.Is(r.Err, ErrPopulated) || pod.undone.Load() != 1 {
 			t.Errorf("%+v, undone %d times", r, pod.undone.Load())
@@ -194,7 +194,7 @@ func TestAVictimThatDoesNotDieLosesTheProcessorAgain(t *testing.T) {
 
 func TestAPodThatForksFasterThanItIsKilledIsFrozen(t *testing.T) {
 	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
-		pod := &hurried{fakePod: newFakePod(k)}
+		pod := &boostable{fakePod: newFakePod(k)}
 		child := 0
 		frozen := false
 		var fork func() *fakeProcess

@@ -59,7 +59,7 @@ func TestASessionWhoseLeaderEndedStillHoldsItsOrphans(t *testing.T) {
 
 func TestASessionIsThatOfALeader(t *testing.T) {
 	if _, err := NewSession("/proc", 1<<22+1); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("session of nobody: %v, want not exist", err)
+		t.Errorf("session of no process: %v, want not exist", err)
 	}
 	cmd := startReady(t, exec.Command("/bin/sh", "-c", "echo ready; exec sleep 600"))
 	if _, err := NewSession("/proc", cmd.Process.Pid); err == nil || !strings.Contains(err.Error(), "leads no session") {

@@ -441,15 +441,15 @@ func (r *releasing) release() error {
 
 func TestAPodThatTheRuntimeStopsGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGraceEnds(t *testing.T) {
 	for name, c := range map[string]struct {
-		fails        time.Duration // when it is found that nobody else tells it; zero: never
+		fails        time.Duration // when the call to the runtime fails; zero: never
 		endsByItself time.Duration
 		want         time.Duration
 		wantSignals  []unix.Signal
 		prepared     bool
 	}{
-		"it ends as it was told":  {endsByItself: time.Second, want: time.Second},
-		"nobody tells it in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
-		"it turns out untold":     {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
+		"it ends in time":         {endsByItself: time.Second, want: time.Second},
+		"it does not end in time": {want: 5 * time.Second, wantSignals: []unix.Signal{unix.SIGKILL}},
+		"the runtime fails":       {fails: 2 * time.Second, want: 2 * time.Second, wantSignals: []unix.Signal{unix.SIGTERM}},
 		"it was prepared":         {prepared: true, endsByItself: time.Second, want: time.Second},
 	} {
 		t.Run(name, func(t *testing.T) {

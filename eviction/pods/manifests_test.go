@@ -149,7 +149,7 @@ func TestFilesLinkedAsAConfigMapMountsThemAreFollowed(t *testing.T) {
 	await(t, m, "default/b")
 }
 
-func TestWhatInotifyDoesNotTellIsFoundByRescanning(t *testing.T) {
+func TestWhatInotifyDoesNotReportIsFoundByRescanning(t *testing.T) {
 	dir, elsewhere := t.TempDir(), t.TempDir()
 	write(t, elsewhere, "a.yaml", pod("a"))
 	require.NoError(t, os.Symlink(filepath.Join(elsewhere, "a.yaml"), filepath.Join(dir, "a.yaml")))

@@ -175,7 +175,7 @@ func TestNewestSandboxAndContainerCount(t *testing.T) {
 	}
 	r := joined[all[0]]
 	if got := r.Current("c"); got.ID != "c-c" || r.Current("other") != nil {
-		t.Errorf("container %+v, want the one that runs", got)
+		t.Errorf("container %+v, want the running one", got)
 	}
 	if got, want := r.Cgroup(), "/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-podu_p.slice"; got != want {
 		t.Errorf("cgroup %s, want %s", got, want)

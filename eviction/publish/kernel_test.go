@@ -15,9 +15,9 @@ import (
 
 // rule: 8.19
 func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
-	told, now := &told{}, &look{}
-	p := newPress(t, publish.Config{Cluster: told}, now)
-	s := newStory()
+	client, now := &keptEvents{}, &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Cluster: client}, now)
+	s := newReporter()
 	now.at(s, s.pass(0, "housekeeping", reading(3*gibi)))
 	pod := wire.PodName{UID: "uid-a", Namespace: "default", Name: "a"}
 	kill := watch.Kill{At: begun, Pod: "uid-a", Limit: watch.OfPod, Processes: 1, PID: 7, Process: `x\x1b`, Memory: stats.Known(30 * mebi), Cgroup: "/kubepods/poda/c"}
@@ -45,10 +45,10 @@ func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
 		{At: begun.Add(3 * time.Second), Type: "Warning", Reason: "SystemOOM", Action: "Reporting", Note: "System OOM encountered, victim process: sshd, pid: 9"},
 		{Pod: pod, At: begun.Add(5 * time.Minute), Type: "Warning", Reason: "OOMKilled", Action: "Reporting", Note: note},
 	}
-	if !slices.Equal(told.events, events) {
-		t.Errorf("events %+v, want %+v", told.events, events)
+	if !slices.Equal(client.events, events) {
+		t.Errorf("events %+v, want %+v", client.events, events)
 	}
-	p.measures(`evictd_kernel_oom_kills_total{limit="node"} 1`, `evictd_kernel_oom_kills_total{limit="pod"} 3`, `evictd_kernel_oom_kills_total{limit="unknown"} 40`)
+	p.hasSeries(`evictd_kernel_oom_kills_total{limit="node"} 1`, `evictd_kernel_oom_kills_total{limit="pod"} 3`, `evictd_kernel_oom_kills_total{limit="unknown"} 40`)
 	line := func(pod, cgroup, process string, pid int, memory, limit string) string {
 		return fmt.Sprintf("level=WARN msg=\"the kernel's OOM killer has killed\" pod=%s cgroup=%s process=%s pid=%d memory=%s limit=%s processes=1\n", pod, cgroup, process, pid, memory, limit)
 	}
@@ -59,9 +59,9 @@ func TestAKernelKillIsReportedByLogMetricsStatusAndEvents(t *testing.T) {
 }
 
 func TestTheStatusKeepsTheLastKernelKills(t *testing.T) {
-	now := &look{}
-	p := newPress(t, publish.Config{}, now)
-	s := newStory()
+	now := &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
+	s := newReporter()
 	now.at(s, s.pass(0, "housekeeping", reading(3*gibi)))
 	for i := range 50 {
 		p.KernelKilled(watch.Kill{At: begun, Limit: watch.OfOther, Processes: 1, PID: i + 1, Cgroup: fmt.Sprint("/", i)}, wire.PodName{})

@@ -32,34 +32,34 @@ import (
 )
 
 func TestTheLogShowsTheStoryOfAnEviction(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.tell(newStory().told()...)
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().reports()...)
 	golden.Check(t, "testdata/eviction.log", p.log.Bytes())
 }
 
 func TestTheEvictionOfAPodWithoutProcessesHasNoTimeOfASignal(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	reports := newStory().told()[:3]
+	p := newFixture(t, publish.Config{}, nil)
+	reports := newReporter().reports()[:3]
 	reports[2].Ended.Signalled = time.Time{}
-	p.tell(reports...)
+	p.publish(reports...)
 	if log := p.log.String(); !strings.Contains(log, "freed=690Mi crossingToGone=500ms\n") {
 		t.Error(log)
 	}
 }
 
-// TestTheMetricsPageKeepsItsNames pins names, labels, help and types; the values
-// are taken away.
+// TestTheMetricsPageKeepsItsNames compares names, labels, help and types; the values
+// are removed first.
 func TestTheMetricsPageKeepsItsNames(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.tell(newStory().told()...)
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().reports()...)
 	golden.Check(t, "testdata/metrics.txt", regexp.MustCompile(`(?m)^([^#].*) \S+$`).ReplaceAll([]byte(p.page()), []byte("$1 0")))
 }
 
 func TestMetricsHoldWhatWasSeen(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	s := newStory()
-	p.tell(s.pass(0, control.Housekeeping, reading(900*mebi)))
-	p.measures(
+	p := newFixture(t, publish.Config{}, nil)
+	s := newReporter()
+	p.publish(s.pass(0, control.Housekeeping, reading(900*mebi)))
+	p.hasSeries(
 		`evictd_signal_available{signal="memory.available"} 9.437184e+08`,
 		`evictd_signal_capacity{signal="memory.available"} 4.294967296e+09`,
 		`evictd_threshold{kind="soft",signal="memory.available"} 2.147483648e+09`,
@@ -79,7 +79,7 @@ func TestMetricsHoldWhatWasSeen(t *testing.T) {
 
 	other := eviction.New(eviction.Config{Thresholds: s.cfg.Thresholds[:1]}, eviction.SharedFs)
 	s.cfg = &other
-	p.tell(s.pass(time.Second, control.Poll, stats.Node{NodeFs: reading(0).NodeFs}))
+	p.publish(s.pass(time.Second, control.Poll, stats.Node{NodeFs: reading(0).NodeFs}))
 	for line := range strings.Lines(p.page()) {
 		if strings.HasPrefix(line, "evictd_threshold{") || strings.HasPrefix(line, `evictd_signal_available{signal="memory`) {
 			t.Errorf("it is neither configured nor measured any more: %s", line)
@@ -89,8 +89,8 @@ func TestMetricsHoldWhatWasSeen(t *testing.T) {
 
 func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 	const total = `evictd_evictions_total{kind="hard",outcome="%s",signal="memory.available"} %d`
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	decided := s.pass(12*time.Second, control.Poll, reading(900*mebi))
 	refused := decided
 	refused.Failed = decided.Decisions[0].Evictions
@@ -99,19 +99,19 @@ func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 	rehearsed.DryRun = true
 	now.at(s, decided)
 
-	p.tell(rehearsed)
-	p.measures(fmt.Sprintf(total, "dry-run", 1))
-	p.tell(refused)
-	p.measures(fmt.Sprintf(total, "failed", 1))
-	p.tell(killed("uid-a", 0, 0), killed("unknown", 0, 0))
+	p.publish(rehearsed)
+	p.hasSeries(fmt.Sprintf(total, "dry-run", 1))
+	p.publish(refused)
+	p.hasSeries(fmt.Sprintf(total, "failed", 1))
+	p.publish(killed("uid-a", 0, 0), killed("unknown", 0, 0))
 	if got := p.status().Evictions; len(got) != 0 {
-		t.Errorf("nobody was evicted, but %v", got)
+		t.Errorf("no pod was evicted, but %v", got)
 	}
 
-	p.tell(decided, unkilled("uid-a", fmt.Errorf("kill pod: %w", kill.ErrNotSignalled)))
-	p.measures(fmt.Sprintf(total, "failed", 2))
-	p.tell(killed("uid-a", 12010*time.Millisecond, 12500*time.Millisecond), killed("uid-a", 13*time.Second, 14*time.Second))
-	p.measures(
+	p.publish(decided, unkilled("uid-a", fmt.Errorf("kill pod: %w", kill.ErrNotSignalled)))
+	p.hasSeries(fmt.Sprintf(total, "failed", 2))
+	p.publish(killed("uid-a", 12010*time.Millisecond, 12500*time.Millisecond), killed("uid-a", 13*time.Second, 14*time.Second))
+	p.hasSeries(
 		fmt.Sprintf(total, "gone", 1), fmt.Sprintf(total, "failed", 2), fmt.Sprintf(total, "dry-run", 1),
 		`kubelet_evictions{eviction_signal="memory.available"} 1`,
 		`evictd_eviction_freed_bytes_total 7.2351744e+08`,
@@ -123,18 +123,18 @@ func TestWhatBecomesOfAKillIsCountedOnceForEachOutcome(t *testing.T) {
 }
 
 func TestReportsThatWereLostShow(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	r := newStory().pass(0, control.Housekeeping, reading(3*gibi))
+	p := newFixture(t, publish.Config{}, nil)
+	r := newReporter().pass(0, control.Housekeeping, reading(3*gibi))
 	r.Lost = 7
-	p.tell(r)
-	p.measures("evictd_reports_lost_total 7")
+	p.publish(r)
+	p.hasSeries("evictd_reports_lost_total 7")
 }
 
 func TestTheStatusDocument(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{Mode: nodestatus.Native}, now)
-	reports := s.told()[:3]
-	p.tell(reports...)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Mode: nodestatus.Native}, now)
+	reports := s.reports()[:3]
+	p.publish(reports...)
 	now.at(s, reports[1])
 	text := indented(t, p.status())
 	golden.Check(t, "testdata/status.json", text)
@@ -179,8 +179,8 @@ func fields(t *testing.T, object json.RawMessage) (names []string) {
 }
 
 func TestTheStatusKeepsTheLastHundredEvictions(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	one := s.pass(0, control.Poll, reading(900*mebi))
 	now.at(s, one)
 	for i := range 105 {
@@ -190,9 +190,9 @@ func TestTheStatusKeepsTheLastHundredEvictions(t *testing.T) {
 		e.Pod = &pod
 		r := one
 		r.Decisions = []eviction.Decision{{Evictions: []eviction.Eviction{e}}}
-		p.tell(r)
+		p.publish(r)
 	}
-	p.tell(killed("uid-4", 0, 0), killed("uid-5", 0, time.Second))
+	p.publish(killed("uid-4", 0, 0), killed("uid-5", 0, time.Second))
 	got := p.status().Evictions
 	if len(got) != 100 || got[0].Pod != "default/pod-5" || got[0].Gone.IsZero() || got[99].Pod != "default/pod-104" {
 		t.Errorf("%d evictions, first %v, last %v", len(got), got[0], got[len(got)-1])
@@ -205,8 +205,8 @@ func TestTheNodeManifest(t *testing.T) {
 	for _, mode := range []nodestatus.Mode{nodestatus.Native, nodestatus.Backstop, nodestatus.Observe} {
 		t.Run(mode.String(), func(t *testing.T) {
 			file := filepath.Join(t.TempDir(), "node.yaml")
-			p := newPress(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
-			p.tell(newStory().told()[:2]...)
+			p := newFixture(t, publish.Config{Mode: mode, NodeFile: file, Capacity: capacity, Allocatable: allocatable}, nil)
+			p.publish(newReporter().reports()[:2]...)
 			got := require.ReadFile(t, file)
 			golden.Check(t, "testdata/node-"+mode.String()+".yaml", got)
 		})
@@ -216,17 +216,17 @@ func TestTheNodeManifest(t *testing.T) {
 func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "node.yaml")
-	p := newPress(t, publish.Config{NodeFile: file}, nil)
+	p := newFixture(t, publish.Config{NodeFile: file}, nil)
 	var last os.FileInfo
 	replaced := func(r control.Report) bool {
-		p.tell(r)
+		p.publish(r)
 		now, err := os.Stat(file)
 		require.NoError(t, err)
 		before := last
 		last = now
 		return before == nil || !os.SameFile(before, now)
 	}
-	reports := newStory().told()
+	reports := newReporter().reports()
 	for i, want := range []bool{true, true, false, false, true} { // pressure begins with the second report and ends with the last
 		reader, err := os.Open(file)
 		var before []byte
@@ -240,7 +240,7 @@ func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 		}
 		if reader != nil {
 			if after, err := io.ReadAll(reader); err != nil || !bytes.Equal(after, before) {
-				t.Errorf("report %d: who reads the old manifest finds it changed: %v", i, err)
+				t.Errorf("report %d: a reader of the old manifest sees it changed: %v", i, err)
 			}
 			reader.Close()
 		}
@@ -255,22 +255,22 @@ func TestTheNodeManifestIsReplacedWholeAndOnlyWhenItChanges(t *testing.T) {
 
 func TestANodeManifestThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "later")
-	s := newStory()
-	p := newPress(t, publish.Config{NodeFile: filepath.Join(dir, "node.yaml")}, nil)
-	p.tell(s.pass(0, control.Housekeeping, reading(3*gibi)))
+	s := newReporter()
+	p := newFixture(t, publish.Config{NodeFile: filepath.Join(dir, "node.yaml")}, nil)
+	p.publish(s.pass(0, control.Housekeeping, reading(3*gibi)))
 	if !strings.Contains(p.log.String(), "could not write the node status file") {
-		t.Errorf("not told: %s", p.log.String())
+		t.Errorf("not logged: %s", p.log.String())
 	}
 	require.NoError(t, os.Mkdir(dir, 0o755))
-	p.tell(s.pass(10*time.Second, control.Housekeeping, reading(3*gibi)))
+	p.publish(s.pass(10*time.Second, control.Housekeeping, reading(3*gibi)))
 	if _, err := os.Stat(filepath.Join(dir, "node.yaml")); err != nil {
 		t.Error(err)
 	}
 }
 
 func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	var got []string
 	for _, r := range []control.Report{
 		s.pass(0, control.Housekeeping, reading(3*gibi)),
@@ -280,7 +280,7 @@ func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
 		s.pass(90*time.Second, control.Housekeeping, reading(3*gibi)),
 		s.pass(100*time.Second, control.Housekeeping, reading(3*gibi)),
 	} {
-		p.tell(r)
+		p.publish(r)
 		now.at(s, r)
 		c := p.status().Conditions[0]
 		got = append(got, fmt.Sprintf("%s since %v", c.Status, c.LastTransitionTime.Sub(begun)))
@@ -290,47 +290,47 @@ func TestConditionsKeepTheTimeOfTheirLastTransition(t *testing.T) {
 		t.Errorf("got  %v\nwant %v", got, want)
 	}
 	if got := strings.Count(p.log.String(), "node condition changed"); got != 2 {
-		t.Errorf("told %d changes, want 2:\n%s", got, p.log.String())
+		t.Errorf("logged %d changes, want 2:\n%s", got, p.log.String())
 	}
 }
 
 func TestAConditionThatHoldsFromTheStartIsReported(t *testing.T) {
-	p := newPress(t, publish.Config{}, nil)
-	p.tell(newStory().pass(0, control.Housekeeping, reading(900*mebi)))
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(newReporter().pass(0, control.Housekeeping, reading(900*mebi)))
 	if !strings.Contains(p.log.String(), "condition=MemoryPressure status=True") {
-		t.Errorf("told only %s", p.log.String())
+		t.Errorf("logged only %s", p.log.String())
 	}
 }
 
 func TestAStatusThatCannotBeHadIsAnError(t *testing.T) {
-	p := newPress(t, publish.Config{}, &look{err: context.DeadlineExceeded})
+	p := newFixture(t, publish.Config{}, &fixedSnapshot{err: context.DeadlineExceeded})
 	if _, err := p.Status(t.Context()); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("got %v", err)
 	}
 }
 
 func TestReadinessComesWithTheFirstPass(t *testing.T) {
-	s := newStory()
-	p := newPress(t, publish.Config{}, nil)
-	p.tell(killed("uid-a", 0, 0))
+	s := newReporter()
+	p := newFixture(t, publish.Config{}, nil)
+	p.publish(killed("uid-a", 0, 0))
 	if p.Ready() || !p.LastPass().IsZero() {
 		t.Error("ready before the first pass")
 	}
-	p.tell(s.pass(time.Second, control.Housekeeping, reading(gibi)))
+	p.publish(s.pass(time.Second, control.Housekeeping, reading(gibi)))
 	if !p.Ready() || !p.LastPass().Equal(begun.Add(time.Second)) {
 		t.Errorf("not ready after a pass, the last one was at %v", p.LastPass())
 	}
 }
 
 func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{NodeFile: filepath.Join(t.TempDir(), "node.yaml")}, now)
-	reports := s.told()
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{NodeFile: filepath.Join(t.TempDir(), "node.yaml")}, now)
+	reports := s.reports()
 	now.at(s, reports[1])
 	var all sync.WaitGroup
 	all.Go(func() {
 		for range 20 {
-			p.tell(reports...)
+			p.publish(reports...)
 		}
 	})
 	for range 2 {
@@ -349,8 +349,8 @@ func TestAnyGoroutineMayAskWhileReportsComeIn(t *testing.T) {
 }
 
 func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{}, now)
 	line := func(node stats.Node) string {
 		t.Helper()
 		now.at(s, s.pass(s.at+time.Second, control.Housekeeping, node))
@@ -377,8 +377,8 @@ func TestSummaryNamesTheNearestThresholdItsVictimAndWhatIsNotMeasured(t *testing
 }
 
 func TestTheExplanation(t *testing.T) {
-	s, now := newStory(), &look{}
-	p := newPress(t, publish.Config{Node: "n1"}, now)
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Node: "n1"}, now)
 	s.candidates[0].Pod.Containers[0].StorageLimit = resource.MustParse("1Mi")
 	s.cfg.LocalStorageCapacityIsolation = true
 	now.at(s, s.pass(0, control.Housekeeping, reading(3*gibi)))
@@ -395,8 +395,8 @@ func TestTheExplanation(t *testing.T) {
 	if a, b := explain("b"), explain("uid-b"); !bytes.Equal(a, b) || !bytes.Equal(a, explain("default/b")) {
 		t.Error("a pod's names do not find the same")
 	}
-	if _, found, err := p.Explain(t.Context(), "nobody"); found || err != nil {
-		t.Errorf("of nobody: found %t, %v", found, err)
+	if _, found, err := p.Explain(t.Context(), "absent"); found || err != nil {
+		t.Errorf("of a pod that does not exist: found %t, %v", found, err)
 	}
 	now.err = context.DeadlineExceeded
 	if _, _, err := p.Explain(t.Context(), ""); !errors.Is(err, context.DeadlineExceeded) {
@@ -405,7 +405,7 @@ func TestTheExplanation(t *testing.T) {
 }
 
 func TestTheListOfMetricsHasEvictds(t *testing.T) {
-	p := newPress(t, publish.Config{
+	p := newFixture(t, publish.Config{
 		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
 		Counters: publish.Counters{

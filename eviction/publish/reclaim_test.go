@@ -19,8 +19,8 @@ import (
 // rule: 9.19
 // rule: M.101
 func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
-	told := &told{}
-	p := newPress(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: told}, nil)
+	client := &keptEvents{}
+	p := newFixture(t, publish.Config{Preview: func() reclaim.Plan { return reclaim.Plan{} }, Cluster: client}, nil)
 	r := gc.Report{
 		Trigger: gc.Pressure, Signal: eviction.ImageFsAvailable, Begun: begun, Ended: begun.Add(2 * time.Second),
 		Need: eviction.Need{Bytes: gibi},
@@ -38,7 +38,7 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	p.Collected(r)
 	again := gc.Report{Trigger: r.Trigger, Signal: r.Signal, Faults: r.Faults, Repeated: true}
 	p.Collected(again)
-	p.measures(
+	p.hasSeries(
 		`kubelet_image_garbage_collected_total{reason="space"} 1`,
 		`evictd_reclaim_removed_total{kind="container",reason="pod-gone"} 1`,
 		`evictd_reclaim_removed_total{kind="image",reason="space"} 1`,
@@ -49,8 +49,8 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 		`evictd_reclaim_duration_seconds_sum{occasion="pressure"} 2`,
 	)
 	want := []wire.Event{{At: r.Ended, Type: "Warning", Reason: "FreeDiskSpaceFailed", Action: "Reclaiming", Note: "the disk lacks 512Mi"}}
-	if !slices.Equal(told.events, want) {
-		t.Errorf("events %v, want %v", told.events, want)
+	if !slices.Equal(client.events, want) {
+		t.Errorf("events %v, want %v", client.events, want)
 	}
 	const line = ` for=pressure signal=imagefs.available need=1Gi needInodes=0 removed="container main (pod-gone), image example.org/app:1 (space)" logs=0 expected=1Gi freed=512Mi freedInodes=0 suffices=false took=2s` + "\n"
 	wantLog := `level=INFO msg="would reclaim"` + line + `level=WARN msg="could not remove a container, sandbox or image" kind=image id=i2 name=example.org/other:1 error="it is used"` + "\n" + `level=INFO msg=reclaimed` + line
@@ -59,15 +59,15 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 	}
 }
 
-// told is an API server's side that keeps the events.
-type told struct{ events []wire.Event }
+// keptEvents is a client of the API server that keeps the events.
+type keptEvents struct{ events []wire.Event }
 
-func (*told) SetConditions(wire.NodeConditions) {}
-func (*told) Evict(wire.Intent)                 {}
-func (t *told) Event(e wire.Event)              { t.events = append(t.events, e) }
+func (*keptEvents) SetConditions(wire.NodeConditions) {}
+func (*keptEvents) Evict(wire.Intent)                 {}
+func (t *keptEvents) Event(e wire.Event)              { t.events = append(t.events, e) }
 
 func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
-	s, now := newStory(), &look{}
+	s, now := newReporter(), &fixedSnapshot{}
 	preview := func() reclaim.Plan {
 		return reclaim.Plan{
 			Removals: []reclaim.Removal{{Kind: reclaim.KindImage, ID: "sha256:1", Name: "example.org/app:1", Why: reclaim.Space, Bytes: stats.Known(gibi)}},
@@ -78,7 +78,7 @@ func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
 			},
 		}
 	}
-	p := newPress(t, publish.Config{Preview: preview}, now)
+	p := newFixture(t, publish.Config{Preview: preview}, now)
 	r := s.pass(0, control.Housekeeping, reading(3*gibi))
 	r.State.Reclaims[0] = eviction.Reclaim{Since: begun, For: eviction.NodeFsAvailable}
 	now.at(s, r)

@@ -82,9 +82,9 @@ func anyGoal(r *rand.Rand) reclaim.Goal {
 	}
 }
 
-// twin removes dead containers as the kubelet's container collection does, step
+// reference removes dead containers as the kubelet's container collection does, step
 // by step (kuberuntime/kuberuntime_gc.go), and says which.
-func twin(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
+func reference(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
 	type unit struct {
 		pod  types.UID
 		name string
@@ -153,7 +153,7 @@ func twin(inv *reclaim.Inventory, p *reclaim.Policy, pressure bool) []string {
 // rule: 9.13
 // rule: 9.14
 // rule: 9.15
-func TestDeadContainersGoAsWithTheirTwin(t *testing.T) {
+func TestDeadContainersAreRemovedAsByTheReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand, inv *reclaim.Inventory, p *reclaim.Policy, g reclaim.Goal) {
 		p.Everything = true
 		var got []string
@@ -164,8 +164,8 @@ func TestDeadContainersGoAsWithTheirTwin(t *testing.T) {
 			}
 		}
 		slices.Sort(got)
-		if want := twin(inv, p, g.Pressure); !slices.Equal(got, want) {
-			t.Errorf("%v go, and with the twin %v", got, want)
+		if want := reference(inv, p, g.Pressure); !slices.Equal(got, want) {
+			t.Errorf("removed %v, by the reference %v", got, want)
 		}
 	})
 }
@@ -213,7 +213,7 @@ func TestUnderPressureNoMoreIsRemovedThanIsNeeded(t *testing.T) {
 		}
 		enough := slices.ContainsFunc(plan.Kept, func(k reclaim.Kept) bool { return k.Why == reclaim.Enough })
 		if short := bytes < g.Need.Bytes || inodes < g.Need.Inodes; enough && short {
-			t.Error("the plan does not suffice, and something stays although it may go")
+			t.Error("the plan does not suffice, and lacks something that may be removed")
 		}
 	})
 }
@@ -236,7 +236,7 @@ func TestEverythingIsRemovedOrKeptForOneReasonWhateverTheOrderOfTheInventory(t *
 			want += len(inv.Images)
 		}
 		if n := len(plan.Removals) + len(plan.Kept); len(seen) != want || n != want {
-			t.Errorf("of %d things %d are told of, %d of them once", want, n, len(seen))
+			t.Errorf("of %d things %d are reported, %d of them once", want, n, len(seen))
 		}
 		r.Shuffle(len(inv.Containers), func(i, j int) { inv.Containers[i], inv.Containers[j] = inv.Containers[j], inv.Containers[i] })
 		r.Shuffle(len(inv.Sandboxes), func(i, j int) { inv.Sandboxes[i], inv.Sandboxes[j] = inv.Sandboxes[j], inv.Sandboxes[i] })

@@ -43,15 +43,15 @@ type incident struct {
 	kills     sync.WaitGroup
 
 	mu       sync.Mutex
-	pods     []*hungry
+	pods     []*growingPod
 	freed    int64 // of the disk by the node
 	since    time.Time
 	segments []journal.Segment
 	left     int64
 }
 
-// hungry is a pod of an incident: its meter and what there is to kill.
-type hungry struct {
+// growingPod is a pod of an incident: its meter and what there is to kill.
+type growingPod struct {
 	*incident
 	manifest                  *v1.Pod
 	memory, disk, tasks       int64 // at first
@@ -77,7 +77,7 @@ func (i *incident) between(from, to time.Duration) time.Duration {
 	return from + time.Duration(i.Int64N(int64(to-from)))
 }
 
-func (p *hungry) grown(from, rate int64) int64 {
+func (p *growingPod) grown(from, rate int64) int64 {
 	at := time.Now()
 	if !p.ended.IsZero() {
 		at = p.ended
@@ -86,7 +86,7 @@ func (p *hungry) grown(from, rate int64) int64 {
 }
 
 // uses is what the pod takes of the node now.
-func (p *hungry) uses() (memory, disk, tasks int64) {
+func (p *growingPod) uses() (memory, disk, tasks int64) {
 	now := time.Now()
 	memory, disk, tasks = p.grown(p.memory, p.memoryRate), p.grown(p.disk, p.diskRate), p.grown(p.tasks, p.taskRate)
 	if p.ended.IsZero() {
@@ -121,7 +121,7 @@ func (i *incident) Read(n *stats.Node, _ collect.Ask) {
 }
 
 // meter is control.Meter of a pod.
-type meter struct{ *hungry }
+type meter struct{ *growingPod }
 
 func (m meter) Read(s *stats.Pod) error {
 	m.mu.Lock()
@@ -146,9 +146,9 @@ func (m meter) ReadMemory(s *stats.Pod, _ bool) error {
 }
 
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
-func (p *hungry) AppendProcesses(pids []int) ([]int, error) { return pids, nil }
-func (p *hungry) Kill() error                               { return nil }
-func (p *hungry) Populated() (bool, error)                  { return true, nil }
+func (p *growingPod) AppendProcesses(pids []int) ([]int, error) { return pids, nil }
+func (p *growingPod) Kill() error                               { return nil }
+func (p *growingPod) Populated() (bool, error)                  { return true, nil }
 
 // Wait, Wake and Aim implement control.Waiter. The loop is late by some milliseconds.
 func (i *incident) Wait(d time.Duration) string {
@@ -199,7 +199,7 @@ func (k killer) Kill(v kill.Victim) error {
 	if k.chance(20) {
 		return kill.ErrFull
 	}
-	p, begun := v.Target.(*hungry), time.Now()
+	p, begun := v.Target.(*growingPod), time.Now()
 	k.mu.Lock()
 	p.sigkill = begun.Add(v.Grace)
 	end, way := begun.Add(k.between(time.Millisecond, 2*time.Second)), k.IntN(8)
@@ -328,7 +328,7 @@ func (i *incident) add(name string, uid int) {
 	if i.chance(6) {
 		manifest.Spec.Volumes[0].EmptyDir.SizeLimit = resource.NewQuantity(20*gibi, resource.BinarySI)
 	}
-	p := &hungry{
+	p := &growingPod{
 		incident: i, manifest: manifest, memory: i.Int64N(3 * gibi), disk: i.Int64N(15 * gibi), tasks: 1 + i.Int64N(600), unlisted: i.chance(2),
 		memoryRate: []int64{0, 0, 50, 300, 1500}[i.IntN(5)] * mebi / int64(1+i.IntN(10)), diskRate: []int64{0, 0, 200, 2000}[i.IntN(4)] * mebi / int64(1+i.IntN(10)),
 		taskRate: []int64{0, 0, 0, 30}[i.IntN(4)],
@@ -345,7 +345,7 @@ func (i *incident) add(name string, uid int) {
 func (i *incident) sweep() (names []string) {
 	i.mu.Lock()
 	defer i.mu.Unlock()
-	i.pods = slices.DeleteFunc(i.pods, func(p *hungry) bool {
+	i.pods = slices.DeleteFunc(i.pods, func(p *growingPod) bool {
 		gone := !p.ended.IsZero() && i.chance(2) && time.Now().After(p.freesDisk) && time.Now().After(p.reapsAt)
 		if gone {
 			names = append(names, p.manifest.Name)

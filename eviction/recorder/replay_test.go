@@ -51,7 +51,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 	return file
 }
 
-// run plays the incident for some minutes and returns what was reported and recorded.
+// run simulates the incident for some minutes and returns what was reported and recorded.
 func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 	i.begun, i.uids, i.woken, i.results = time.Now(), 10, make(chan struct{}, 1), make(chan kill.Result, 64)
 	i.scanned, i.reclaimed = make(chan struct{}, 64), make(chan eviction.Signal, 64)

@@ -7,12 +7,12 @@ import (
 	"github.com/evictd/evictd/internal/golden"
 )
 
-// FuzzScenario plays whatever is valid, twice.
+// FuzzScenario simulates every valid scenario twice.
 func FuzzScenario(f *testing.F) {
 	golden.Seed(f, "testdata/*.yaml")
 	f.Add([]byte("apiVersion: evictd.io/v1alpha1\nkind: Scenario\nspec:\n  steps: [null, {at: 1s, signals: {memory.available: 1e30, pid.available: null}}]\n  pods: [null, {metadata: {name: [a]}}]"))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		first, again := play(t, data), play(t, data)
+		first, again := output(t, data), output(t, data)
 		if string(first) != string(again) {
 			t.Fatalf("comes to\n%s\nand then to\n%s", first, again)
 		}

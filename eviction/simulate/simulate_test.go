@@ -16,7 +16,7 @@ import (
 // facts, with the file of the same name.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		golden.Facts(t, golden.Beside(file, ".golden"), play(t, read(t, file)))
+		golden.Facts(t, golden.Beside(file, ".golden"), output(t, read(t, file)))
 	})
 }
 
@@ -24,7 +24,7 @@ func TestScenarios(t *testing.T) {
 // after its scenario. They pin the fields and their order.
 func TestJSON(t *testing.T) {
 	golden.Each(t, "testdata/json/*.jsonl", func(t *testing.T, file string) {
-		golden.Check(t, file, play(t, scenarioOf(t, file)))
+		golden.Check(t, file, output(t, scenarioOf(t, file)))
 	})
 }
 
@@ -53,8 +53,8 @@ func read(t *testing.T, file string) []byte {
 	return data
 }
 
-// play is the scenario's output as JSON, or its faults, each after a "#".
-func play(t *testing.T, data []byte) []byte {
+// output is the scenario's output as JSON, or its faults, each after a "#".
+func output(t *testing.T, data []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
 	s, err := simulate.Parse(data)

@@ -56,10 +56,10 @@ func undo(t *testing.T, c *Change) {
 	}
 }
 
-// crash lets go of a log as the end of its process does.
+// crash closes a log as the end of its process does.
 func crash(l *Log) { l.file.Close() }
 
-func TestASettingIsAsItWasOnceTheLastWhoChangedItIsDone(t *testing.T) {
+func TestASettingIsAsItWasOnceTheLastChangeIsUndone(t *testing.T) {
 	path, l := setting(t, "2"), openLog(t, t.TempDir())
 	first, second := set(t, l, path, "262144"), set(t, l, path, "262144")
 	undo(t, first)

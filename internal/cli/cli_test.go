@@ -16,7 +16,7 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-// run executes a command line of a program whose one command fails as told.
+// run executes a command line of a program whose one command returns the error fails.
 func run(stdin io.Reader, fails error, args ...string) (code int, out, errs string) {
 	c := &cobra.Command{Use: "read FILE", Args: cobra.ExactArgs(1)}
 	output := cli.OutputFlag(c, "text", "json")

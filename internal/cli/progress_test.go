@@ -10,7 +10,7 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-func TestABarStaysBelowTheLinesOfATerminalAndIsTakenAway(t *testing.T) {
+func TestABarStaysBelowTheLinesOfATerminalAndIsRemoved(t *testing.T) {
 	const gone = "\r\x1b[K"
 	for draw, want := range map[bool]string{
 		false: "begins\n1 of 4\n",
@@ -60,6 +60,6 @@ func TestOnlyATerminalThatIsNotDumbIsDrawnOn(t *testing.T) {
 	t.Setenv("TERM", "xterm")
 	t.Setenv("NO_COLOR", "1")
 	if !cli.Terminal(terminal) || cli.Colour(terminal) {
-		t.Error("NO_COLOR takes away more than colours, or not even those")
+		t.Error("NO_COLOR removes more than colours, or not even those")
 	}
 }

@@ -26,7 +26,7 @@ import (
 
 const module = "github.com/evictd/evictd"
 
-// pkg is what `go list -json` tells of a package.
+// pkg has fields that `go list -json` prints of a package.
 type pkg struct {
 	ImportPath   string
 	Dir          string

@@ -20,8 +20,8 @@ type arrow struct {
 	why string
 }
 
-// arrows has a row for every package: whoever starts one says where it stands.
-// A row of the package's own goes before one of a pattern.
+// arrows has a row for every package, so a new package needs a new row. A row with the
+// path of the package is used before one with a pattern.
 var arrows = []arrow{
 	{"cmd/evictd-playground/console", []string{"internal/cli"}, "a terminal knows nothing of pods"},
 	{"cmd/evictd-playground/workloads", nil, "the playground's controller knows the API only"},
@@ -74,24 +74,24 @@ var arrows = []arrow{
 	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
-	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "killing waits for nobody: no API, no runtime"},
+	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "a kill waits for no API and no runtime"},
 	{"eviction/pods", []string{"cri/inventory", "eviction", "internal/manifest", "internal/podspec", "internal/wire", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/runc", []string{"cri/inventory", "internal/wire"}, "runc's states in, messages out"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "internal/podspec", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/recorder", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "internal/podspec", "nodestatus", "stats"},
-		"recording decides nothing and holds up nobody"},
+		"recording decides nothing and blocks nothing"},
 	{"eviction/undo", nil, "files are put back, whatever they are"},
 	{"eviction/gc", []string{"cri/inventory", "eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
-		"removing is ordered and told; what goes is chosen in reclaim"},
+		"removes and reports what reclaim has chosen"},
 	{"eviction/intent", nil, "the file keeps entries and does not interpret them"},
 	{"eviction/keep", []string{"eviction", "eviction/control", "eviction/intent", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire"}, "what the next process continues with is written beside the loop"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
-	{"eviction/agent", []string{"cri/inventory", "eviction/keep", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the line says and hears; the API server is on the other"},
+	{"eviction/agent", []string{"cri/inventory", "eviction/keep", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the socket; the agent on the other side has the API server"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/kill", "eviction/pods", "eviction/reclaim", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
 	{"eviction/daemon", []string{"cgroup", "cri/inventory", "eviction/...", "internal/...", "nodestatus", "oom/...", "stats/..."}, "evictd run assembles everything below it"},
-	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "telling decides nothing and holds up nobody"},
+	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "publishing decides nothing and blocks nothing"},
 
 	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"internal/podspec"}, "a policy over manifests"},

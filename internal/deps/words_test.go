@@ -54,7 +54,7 @@ func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
 		}
 		read := bannedWords
 		switch {
-		case strings.HasSuffix(name, "_test.go"), name == "behaviour.md": // made of rules.txt and comments of tests
+		case name == "words_test.go", name == "behaviour.md": // the table of banned words; made of rules.txt and comments of tests
 			return nil
 		case strings.HasSuffix(name, ".go"):
 		case slices.Contains(prose, filepath.Ext(name)), name == "Makefile":
@@ -107,9 +107,9 @@ func bannedInText(file string) (found []string, err error) {
 	return found, nil
 }
 
-// bannedWords lists the banned words in the comments and string literals of a file, each
-// with the line where its comment or string begins. Struct tags are not read: they are
-// fixed by the documents of the status address.
+// bannedWords lists the banned words in the comments, string literals and names of
+// functions and types of a file, each with the line where it begins. Struct tags and keys of JSON are not
+// read: they are fixed by the documents of the status address and of the state directory.
 func bannedWords(file string) (found []string, err error) {
 	fset := token.NewFileSet()
 	parsed, err := parser.ParseFile(fset, file, nil, parser.ParseComments)
@@ -130,15 +130,27 @@ func bannedWords(file string) (found []string, err error) {
 		switch n := node.(type) {
 		case *ast.Field:
 			n.Tag = nil
+		case *ast.FuncDecl:
+			read(n.Pos(), inWords(n.Name))
+		case *ast.TypeSpec:
+			read(n.Pos(), inWords(n.Name))
 		case *ast.BasicLit:
 			if n.Kind == token.STRING && n.Value != `"nobody"` { // a Unix user
-				read(n.Pos(), n.Value)
+				read(n.Pos(), jsonKey.ReplaceAllString(n.Value, ""))
 			}
 		}
 		return true
 	})
 	return found, nil
 }
+
+// inWords is a name with a space before each capital letter.
+func inWords(name *ast.Ident) string { return capital.ReplaceAllString(name.Name, " $0") }
+
+var capital = regexp.MustCompile(`[A-Z]`)
+
+// jsonKey is a key of an object in a string of JSON.
+var jsonKey = regexp.MustCompile(`"\w+":`)
 
 // patterns are the expressions of words.
 var patterns = sync.OnceValue(func() (all []*regexp.Regexp) {

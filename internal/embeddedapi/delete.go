@@ -108,7 +108,7 @@ func (a *API) remove(k *kind, key store.Key, options *metav1.DeleteOptions, dryR
 		case dryRun:
 			return old, gone, nil
 		case gone:
-			object, err = a.takeAway(k, old)
+			object, err = a.removeObject(k, old)
 		default:
 			if object = terminating(old, grace); object != old {
 				err = k.table.Put(old, object)
@@ -124,9 +124,9 @@ func (a *API) remove(k *kind, key store.Key, options *metav1.DeleteOptions, dryR
 	}
 }
 
-// takeAway removes an object, and with the last object of a namespace that is being
+// removeObject removes an object, and with the last object of a namespace that is being
 // deleted the namespace.
-func (a *API) takeAway(k *kind, old store.Object) (store.Object, error) {
+func (a *API) removeObject(k *kind, old store.Object) (store.Object, error) {
 	last, err := k.table.Remove(old)
 	if err == nil && k.namespaced {
 		err = a.finishNamespace(old.GetNamespace())

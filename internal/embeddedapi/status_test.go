@@ -35,7 +35,7 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"update of nothing", "PUT", podsPath + "/q", strings.Replace(podJSON, `"p"`, `"q"`, 1), nil, 404, "NotFound", `pods "q" not found`},
 		{"another uid", "PATCH", podPath, `{"metadata":{"uid":"x"}}`, []string{"Content-Type", merge}, 409, "Conflict", "Precondition failed: UID in precondition: x"},
 		{"resources of a container", "PATCH", podPath, `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"9"}}}]}}`, []string{"Content-Type", strategic}, 422, "Invalid", "pod updates may not change fields other than"},
-		{"toleration taken away", "PATCH", podPath, `{"spec":{"tolerations":null}}`, []string{"Content-Type", merge}, 422, "Invalid", "existing toleration can not be modified"},
+		{"toleration removed", "PATCH", podPath, `{"spec":{"tolerations":null}}`, []string{"Content-Type", merge}, 422, "Invalid", "existing toleration can not be modified"},
 		{"apply", "PATCH", podPath, podJSON, []string{"Content-Type", "application/apply-patch+yaml"}, 415, "UnsupportedMediaType", "strategic-merge-patch"},
 		{"logs", "GET", podPath + "/log", "", nil, 404, "NotFound", "it runs no containers"},
 		{"exec", "POST", podPath + "/exec", "", nil, 404, "NotFound", "it runs no containers"},

@@ -153,7 +153,7 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 			return object, nil
 		}
 		if finalized(old, object) {
-			object, err = a.takeAway(c.kind, old)
+			object, err = a.removeObject(c.kind, old)
 		} else {
 			err = c.kind.table.Put(old, object)
 		}

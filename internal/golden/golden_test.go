@@ -11,7 +11,7 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-// watched is a test that tells what it was failed for.
+// watched is a test that keeps the messages of its failures.
 type watched struct {
 	testing.TB
 	said string

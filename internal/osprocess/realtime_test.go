@@ -28,8 +28,8 @@ func policy(t *testing.T, thread int) uint32 {
 	return attr.Policy
 }
 
-// elevated runs the test in a thread of its own that goes first; the thread ends
-// with it.
+// elevated runs the test in a thread of its own with a realtime policy; the thread
+// ends with the test.
 func elevated(t *testing.T, do func(*Thread)) {
 	t.Helper()
 	done := make(chan error, 1)

@@ -28,8 +28,8 @@ func manager(t *testing.T, watchdog string) (*Service, *net.UnixConn) {
 	return s, conn
 }
 
-// heard is all that was said so far, a message a line.
-func heard(t *testing.T, conn *net.UnixConn) string {
+// received is all that was sent so far, a message a line.
+func received(t *testing.T, conn *net.UnixConn) string {
 	t.Helper()
 	raw, err := conn.SyscallConn()
 	require.NoError(t, err)
@@ -52,7 +52,7 @@ func TestTheWatchdogIsNotifiedFourTimesWithinItsInterval(t *testing.T) {
 	for after := time.Duration(0); after < 10*time.Second; after += 100 * time.Millisecond {
 		s.Heartbeat(begin.Add(after))
 	}
-	if got := strings.Count(heard(t, conn), "WATCHDOG=1"); got != 4 {
+	if got := strings.Count(received(t, conn), "WATCHDOG=1"); got != 4 {
 		t.Errorf("%d beats in 10 s", got)
 	}
 }
@@ -61,8 +61,8 @@ func TestNoHeartbeatWithoutAWatchdog(t *testing.T) {
 	s, conn := manager(t, "")
 	s.Heartbeat(time.Unix(1, 0))
 	require.NoError(t, s.Notify("READY=1", "STATUS=good\nMAINPID=1\x1b"))
-	if got := heard(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.WatchdogInterval() != 0 {
-		t.Errorf("heard %q", got)
+	if got := received(t, conn); got != "READY=1\nSTATUS=good?MAINPID=1?" || s.WatchdogInterval() != 0 {
+		t.Errorf("received %q", got)
 	}
 }
 
@@ -79,9 +79,9 @@ func TestAServiceManagerThatDoesNotReadBlocksNothing(t *testing.T) {
 	}
 	now := time.Unix(1, 0)
 	s.Heartbeat(now)
-	heard(t, conn)
+	received(t, conn)
 	s.Heartbeat(now.Add(time.Millisecond))
-	if got := heard(t, conn); got != "WATCHDOG=1" {
+	if got := received(t, conn); got != "WATCHDOG=1" {
 		t.Errorf("the beat that was lost is followed by %q", got)
 	}
 }

@@ -55,8 +55,8 @@ func TestFilesAreServedStrictly(t *testing.T) {
 	}
 }
 
-// world is a page whose feed says what the test does.
-type world struct {
+// fixture is a page whose feed has the events that the test sets.
+type fixture struct {
 	*testing.T
 	page  *Page
 	looks atomic.Int32
@@ -65,8 +65,8 @@ type world struct {
 	stop  context.CancelFunc
 }
 
-func newWorld(t *testing.T) *world {
-	w := &world{T: t}
+func newFixture(t *testing.T) *fixture {
+	w := &fixture{T: t}
 	w.now.Store(&[]Event{{"a", 1}, {"b", "x\ny"}})
 	w.page = New(own, Feed{
 		History: func(since time.Time) Event { return Event{"past", since.UnixMilli()} },
@@ -112,7 +112,7 @@ func (s *stream) next() string {
 }
 
 // listen opens the page; leave closes it.
-func (w *world) listen(headers ...string) (s *stream, leave context.CancelFunc) {
+func (w *fixture) listen(headers ...string) (s *stream, leave context.CancelFunc) {
 	ctx, leave := context.WithCancel(w.Context())
 	s = &stream{httptest.NewRecorder(), make(chan string), ctx.Done()}
 	r := httptest.NewRequestWithContext(ctx, http.MethodGet, "/v1/events", nil)
@@ -126,12 +126,12 @@ func (w *world) listen(headers ...string) (s *stream, leave context.CancelFunc) 
 	return s, leave
 }
 
-// is fails the test unless the texts come next.
-func (w *world) is(s *stream, texts ...string) {
+// expect fails the test unless the texts come next.
+func (w *fixture) expect(s *stream, texts ...string) {
 	w.Helper()
 	for _, want := range texts {
 		if got := s.next(); got != want {
-			w.Errorf("told %q, want %q", got, want)
+			w.Errorf("received %q, want %q", got, want)
 		}
 	}
 }
@@ -144,18 +144,18 @@ const (
 
 func TestPagesReceiveThePastThenTheStateThenChanges(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		first, leave := w.listen()
-		w.is(first, past, whole, beat)
+		w.expect(first, past, whole, beat)
 		w.now.Store(&[]Event{{"a", 2}, {"b", "x\ny"}})
-		w.is(first, "event: a\ndata: 2\n\n", beat)
+		w.expect(first, "event: a\ndata: 2\n\n", beat)
 		w.now.Store(nil)
-		w.is(first, "event: fault\ndata: \"busy\"\n\n")
+		w.expect(first, "event: fault\ndata: \"busy\"\n\n")
 		w.now.Store(&[]Event{{"a", 2}})
-		w.is(first, "event: a\ndata: 2\n\n")
+		w.expect(first, "event: a\ndata: 2\n\n")
 		second, leaveToo := w.listen("Last-Event-ID", "1234")
-		w.is(second, "event: past\ndata: 1234\n\n", "event: a\ndata: 2\n\n")
-		w.is(first, beat)
+		w.expect(second, "event: past\ndata: 1234\n\n", "event: a\ndata: 2\n\n")
+		w.expect(first, beat)
 		leave()
 		leaveToo()
 		w.stop()
@@ -165,14 +165,14 @@ func TestPagesReceiveThePastThenTheStateThenChanges(t *testing.T) {
 
 func TestNothingIsMeasuredWithoutSubscribers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		time.Sleep(time.Hour)
 		if n := w.looks.Load(); n != 0 {
 			t.Errorf("%d looks", n)
 		}
 		for range 100 { // opens and closes: no more looks than the time allows
 			s, leave := w.listen()
-			w.is(s, past, whole)
+			w.expect(s, past, whole)
 			leave()
 			synctest.Wait()
 		}
@@ -183,19 +183,19 @@ func TestNothingIsMeasuredWithoutSubscribers(t *testing.T) {
 		w.stop()
 		w.all.Wait()
 		if w.page.last != nil {
-			t.Error("what was told last is kept for nobody")
+			t.Error("the last events are kept without a subscriber")
 		}
 	})
 }
 
 func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		w := newWorld(t)
+		w := newFixture(t)
 		var streams []*stream
 		for range maxListeners {
 			s, leave := w.listen()
 			defer leave()
-			w.is(s, past)
+			w.expect(s, past)
 			streams = append(streams, s)
 		}
 		refused, leave := w.listen()
@@ -215,12 +215,12 @@ func TestTooManyPagesAreRefusedAndSlowOnesDropped(t *testing.T) {
 			t.Errorf("%d listeners after one was slow", n)
 		}
 		w.page.mu.Unlock()
-		told := 0
+		received := 0
 		for slow.next() != "end" {
-			told++
+			received++
 		}
-		if told > backlog+1 {
-			t.Errorf("a page that was dropped was told %d times more", told)
+		if received > backlog+1 {
+			t.Errorf("a page that was dropped received %d more events", received)
 		}
 		w.stop()
 		for _, s := range streams[1:] {

@@ -94,7 +94,7 @@ func TestSocketsOfTheServiceManagerAreServedByTheirAddress(t *testing.T) {
 		t.Error(err)
 	}
 	if !strings.Contains(out.String(), "not used here") || !strings.Contains(out.String(), other.Addr().String()) {
-		t.Errorf("the socket that nobody uses is not told of: %s", out.String())
+		t.Errorf("the socket that is not used is not reported: %s", out.String())
 	}
 	if _, err := os.Stat(path); err != nil {
 		t.Error("the service manager's socket is gone:", err)

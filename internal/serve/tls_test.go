@@ -96,7 +96,7 @@ func mustNotAnswer(t *testing.T, what string, err error, why string) {
 	}
 }
 
-func TestAPortAnswersOnlyWhoShowsACertificateAndFollowsItsFiles(t *testing.T) {
+func TestAPortAnswersOnlyClientsWithACertificateAndFollowsItsFiles(t *testing.T) {
 	ours, others := newAuthority(t, "ca"), newAuthority(t, "ca")
 	ours.server("server")
 	ours.client("me")

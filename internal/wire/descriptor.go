@@ -19,9 +19,9 @@ import (
 
 var opening = []byte{'\n'}
 
-// HandOver begins a connection to an agent and passes its end of the pair, unless that
+// Begin begins a connection to an agent and passes its end of the pair, unless that
 // is nil.
-func HandOver(line *net.UnixConn, dials *os.File) error {
+func Begin(line *net.UnixConn, dials *os.File) error {
 	var rights []byte
 	if dials != nil {
 		rights = syscall.UnixRights(int(dials.Fd()))

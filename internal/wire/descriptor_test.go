@@ -34,7 +34,7 @@ func packets(t *testing.T) (a, b *net.UnixConn) {
 	return ends[0], ends[1]
 }
 
-func TestConnectionsAreHandedOverAndFaultsExplained(t *testing.T) {
+func TestConnectionsArePassedAndFaultsExplained(t *testing.T) {
 	listener, err := net.Listen("unix", filepath.Join(t.TempDir(), "s"))
 	require.NoError(t, err)
 	defer listener.Close()

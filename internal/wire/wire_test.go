@@ -71,7 +71,7 @@ func TestOtherSideThatIsSilentOrDeafIsGivenUp(t *testing.T) {
 			t.Errorf("after silence: %v", err)
 		}
 		if err := agent.Send(FromAgent{Synced: true}); !errors.Is(err, os.ErrDeadlineExceeded) {
-			t.Errorf("nobody reads: %v", err)
+			t.Errorf("without a reader: %v", err)
 		}
 	})
 }

@@ -41,7 +41,7 @@ type fault struct {
 // faulty is a transport with faults.
 type faulty struct {
 	next http.RoundTripper
-	*world
+	*fixture
 }
 
 func (f faulty) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -71,26 +71,26 @@ func status(code int, reason metav1.StatusReason) func(*http.Request) (*http.Res
 
 func cut(*http.Request) (*http.Response, error) { return nil, errors.New("connection reset by peer") }
 
-// world is a Publisher, an API server, and what stands between them.
-type world struct {
+// fixture is a Publisher, an API server, and a transport between them that fails as set.
+type fixture struct {
 	t         *testing.T
 	api       kubernetes.Interface
 	publisher *kube.Publisher
 	node      string
 
-	mu     sync.Mutex
-	faults []*fault
-	told   []string
-	state  wire.API
-	log    bytes.Buffer
+	mu       sync.Mutex
+	faults   []*fault
+	reported []string
+	state    wire.API
+	log      bytes.Buffer
 }
 
-var worlds atomic.Int64
+var fixtures atomic.Int64
 
-func newWorld(t *testing.T, mode nodestatus.Mode) *world {
+func newFixture(t *testing.T, mode nodestatus.Mode) *fixture {
 	t.Helper()
 	cfg := serve(t)
-	w := &world{t: t, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, worlds.Add(1))}
+	w := &fixture{t: t, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
 	requests := kube.NewRequests()
 	faultyCfg := rest.CopyConfig(cfg)
 	faultyCfg.Wrap(requests.Wrap)
@@ -106,7 +106,7 @@ func newWorld(t *testing.T, mode nodestatus.Mode) *world {
 			t.Fatal(err)
 		}
 	}
-	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, mode, requests, w.hear, slog.New(slog.NewTextHandler(w, nil)))
+	w.publisher = kube.New(kubernetes.NewForConfigOrDie(faultyCfg), node, mode, requests, w.receive, slog.New(slog.NewTextHandler(w, nil)))
 	ctx, cancel := context.WithCancel(t.Context())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.publisher.Run(ctx) })
@@ -121,37 +121,37 @@ func newWorld(t *testing.T, mode nodestatus.Mode) *world {
 }
 
 // Write is the log's.
-func (w *world) Write(text []byte) (int, error) {
+func (w *fixture) Write(text []byte) (int, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.log.Write(text)
 }
 
-func (w *world) hear(m wire.FromAgent) {
+func (w *fixture) receive(m wire.FromAgent) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if m.Reported != "" {
-		w.told = append(w.told, m.Reported)
+		w.reported = append(w.reported, m.Reported)
 	}
 	if m.API != nil {
 		w.state = *m.API
 	}
 }
 
-func (w *world) heard(holds func(*wire.API) bool) bool {
+func (w *fixture) publisherHas(holds func(*wire.API) bool) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return holds(&w.state)
 }
 
-func (w *world) hasTold(id string) bool {
+func (w *fixture) hasReported(id string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return slices.Contains(w.told, id)
+	return slices.Contains(w.reported, id)
 }
 
 // fail puts an answer in the way of so many requests.
-func (w *world) fail(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) {
+func (w *fixture) fail(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) {
 	f := &fault{method: method, path: path, answer: answer}
 	f.left.Store(times)
 	w.mu.Lock()
@@ -160,14 +160,14 @@ func (w *world) fail(times int64, method, path string, answer func(*http.Request
 }
 
 // stand says how the node stands.
-func (w *world) stand(mode nodestatus.Mode, memory bool) {
+func (w *fixture) stand(mode nodestatus.Mode, memory bool) {
 	raised := nodestatus.Raised{eviction.MemoryPressure: memory}
 	now := time.Now()
 	var messages [eviction.NumConditions]string
 	w.publisher.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{At: wire.Instant{Time: now}, Raised: raised, Conditions: mode.Conditions(raised, messages, nil, now)}})
 }
 
-func (w *world) seen() *v1.Node {
+func (w *fixture) seen() *v1.Node {
 	w.t.Helper()
 	node, err := w.api.CoreV1().Nodes().Get(w.t.Context(), w.node, metav1.GetOptions{})
 	if err != nil {
@@ -176,7 +176,7 @@ func (w *world) seen() *v1.Node {
 	return node
 }
 
-func (w *world) patchNode(kind types.PatchType, body string, subresources ...string) {
+func (w *fixture) patchNode(kind types.PatchType, body string, subresources ...string) {
 	w.t.Helper()
 	if _, err := w.api.CoreV1().Nodes().Patch(w.t.Context(), w.node, kind, []byte(body), metav1.PatchOptions{}, subresources...); err != nil {
 		w.t.Error(err)
@@ -214,7 +214,7 @@ func TestPressureIsReportedWhateverFailsFirst(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			t.Parallel()
-			w := newWorld(t, nodestatus.Backstop)
+			w := newFixture(t, nodestatus.Backstop)
 			w.fail(3, http.MethodPatch, "/nodes/"+w.node, c.answer)
 			w.stand(nodestatus.Backstop, true)
 			await(t, "condition and taint", func() bool {
@@ -232,7 +232,7 @@ func TestPressureIsReportedWhateverFailsFirst(t *testing.T) {
 
 func TestTaintNeverShowsBeforeItsCondition(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Native)
+	w := newFixture(t, nodestatus.Native)
 	w.stand(nodestatus.Native, false)
 	await(t, "the node", func() bool { return statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionFalse })
 	watch, err := w.api.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: w.node}))
@@ -256,7 +256,7 @@ func TestTaintNeverShowsBeforeItsCondition(t *testing.T) {
 
 func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	w.stand(nodestatus.Backstop, false)
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
 	var before sync.Once
@@ -271,7 +271,7 @@ func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 	w.stand(nodestatus.Backstop, true)
 	await(t, "both taints", func() bool { return tainted(w.seen(), ownTaint) && tainted(w.seen(), "example.com/other") })
 	w.patchNode(types.MergePatchType, `{"spec":{"taints":[{"key":"example.com/other","effect":"NoSchedule"}]}}`)
-	await(t, "the taint that was taken away", func() bool { return tainted(w.seen(), ownTaint) })
+	await(t, "the taint that was removed", func() bool { return tainted(w.seen(), ownTaint) })
 	if node := w.seen(); !tainted(node, "example.com/other") {
 		t.Errorf("taints %v", node.Spec.Taints)
 	}
@@ -279,7 +279,7 @@ func TestTaintThatRacesWithAnotherWriterLosesNeither(t *testing.T) {
 
 func TestIdentityThatMayNotTaintStillReportsConditions(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(request.URL.Path, "/status") {
 			return nil, nil
@@ -288,8 +288,8 @@ func TestIdentityThatMayNotTaintStillReportsConditions(t *testing.T) {
 	})
 	w.stand(nodestatus.Backstop, true)
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionTrue })
-	await(t, "the refusal to be told", func() bool {
-		return w.heard(func(s *wire.API) bool { return s.Refused["taints"] != "" && s.Connected })
+	await(t, "the refusal to be reported", func() bool {
+		return w.publisherHas(func(s *wire.API) bool { return s.Refused["taints"] != "" && s.Connected })
 	})
 	if node := w.seen(); tainted(node, ownTaint) {
 		t.Error("the taint was written")
@@ -298,20 +298,20 @@ func TestIdentityThatMayNotTaintStillReportsConditions(t *testing.T) {
 
 func TestRivalOfTheConditionsIsReportedAndNotFought(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Native)
+	w := newFixture(t, nodestatus.Native)
 	w.stand(nodestatus.Native, true)
 	await(t, "the taint", func() bool { return tainted(w.seen(), v1.TaintNodeMemoryPressure) })
 	turns := 0
-	await(t, "the conflict to be told", func() bool {
+	await(t, "the conflict to be reported", func() bool {
 		// The publisher cannot see a turn that a write of its own crossed.
 		if statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionTrue {
 			w.patchNode(types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"MemoryPressure","status":"False","reason":"KubeletHasSufficientMemory"}]}}`, "status")
 			turns++
 		}
-		return w.heard(func(s *wire.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
+		return w.publisherHas(func(s *wire.API) bool { return strings.Contains(s.Conflict, "another eviction manager") })
 	})
 	if turns < 3 {
-		t.Errorf("the conflict was told after %d turns, want at least 3", turns)
+		t.Errorf("the conflict was reported after %d turns, want at least 3", turns)
 	}
 	version, renewed := "", w.renewed()
 	for _, raised := range []bool{false, true, false, true} { // each renews the lease, too
@@ -331,7 +331,7 @@ func TestRivalOfTheConditionsIsReportedAndNotFought(t *testing.T) {
 }
 
 // renewed is when the lease of the node was renewed.
-func (w *world) renewed() time.Time {
+func (w *fixture) renewed() time.Time {
 	w.t.Helper()
 	lease, err := w.api.CoordinationV1().Leases(v1.NamespaceNodeLease).Get(w.t.Context(), w.node, metav1.GetOptions{})
 	if err != nil {
@@ -340,9 +340,9 @@ func (w *world) renewed() time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
-func TestLeaseOfANodeWhoseLoopStandsStillRunsOut(t *testing.T) {
+func TestLeaseOfANodeWhoseLoopHangsExpires(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	old := time.Now().Add(-time.Minute)
 	w.publisher.Handle(wire.ToAgent{Conditions: &wire.NodeConditions{At: wire.Instant{Time: old}, Conditions: nodestatus.Backstop.Conditions(nodestatus.Raised{}, [eviction.NumConditions]string{}, nil, old)}})
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })

@@ -83,14 +83,14 @@ func TestRivalIsLoggedOnceAfterThreeTurns(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			r := newConflictDetector()
-			told := 0
+			conflicts := 0
 			for i := range c.turns {
 				if turn(&r, c.to, at.Add(time.Duration(i)*c.apart)) != "" {
-					told++
+					conflicts++
 				}
 			}
-			if told != c.wanted || r.detected != c.stops {
-				t.Errorf("told %d times, stopped %t", told, r.detected)
+			if conflicts != c.wanted || r.detected != c.stops {
+				t.Errorf("%d conflicts, stopped %t", conflicts, r.detected)
 			}
 		})
 	}

@@ -21,7 +21,7 @@ import (
 )
 
 // evicted makes a pod and the intent to end it.
-func (w *world) evicted(name string) (*v1.Pod, *wire.Intent) {
+func (w *fixture) evicted(name string) (*v1.Pod, *wire.Intent) {
 	w.t.Helper()
 	pod, err := w.api.CoreV1().Pods("default").Create(w.t.Context(), &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Name: w.node + name},
@@ -36,7 +36,7 @@ func (w *world) evicted(name string) (*v1.Pod, *wire.Intent) {
 	}
 }
 
-func (w *world) pod(name string) *v1.Pod {
+func (w *fixture) pod(name string) *v1.Pod {
 	w.t.Helper()
 	pod, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -57,9 +57,9 @@ func isTarget(pod *v1.Pod, message string) bool {
 // rule: 5.5
 func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
-	told := func() bool {
+	reported := func() bool {
 		pod := w.pod(pod.Name)
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && pod.Status.Message == intent.Message && isTarget(pod, intent.Message)
 	}
@@ -71,14 +71,14 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	gone := *intent
 	gone.Ended = time.Now().Add(-time.Hour) // the window begins with the write, not with the end
 	w.publisher.Handle(wire.ToAgent{Intent: &gone})
-	await(t, "the status", told)
+	await(t, "the status", reported)
 	blank := []byte(`{"status":{"reason":"","message":""}}`)
 	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, blank, metav1.PatchOptions{}, "status"); err != nil {
 		t.Fatal(err)
 	}
-	await(t, "the status again", told)
-	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
-	if !told() {
+	await(t, "the status again", reported)
+	await(t, "the intent to be done with", func() bool { return w.hasReported(intent.ID) })
+	if !reported() {
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
 	}
 	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
@@ -104,7 +104,7 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 // rule: M.86
 func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	w.stand(nodestatus.Backstop, false)
 	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
 	pod, intent := w.evicted("")
@@ -122,7 +122,7 @@ func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
 }
 
 // bodyOf reads the body of a request, which can be read again.
-func (w *world) bodyOf(r *http.Request) string {
+func (w *fixture) bodyOf(r *http.Request) string {
 	body, err := r.GetBody()
 	if err != nil {
 		w.t.Error(err)
@@ -139,7 +139,7 @@ func (w *world) bodyOf(r *http.Request) string {
 // TestPodIsReportedWhereTaintsAreForbidden has a terminal phase wait for no taint.
 func TestPodIsReportedWhereTaintsAreForbidden(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(request *http.Request) (*http.Response, error) {
 		if strings.HasSuffix(request.URL.Path, "/status") {
 			return nil, nil
@@ -156,7 +156,7 @@ func TestPodIsReportedWhereTaintsAreForbidden(t *testing.T) {
 // TestPodIsDeletedOnceItsStatusSaysWhy has the request arrive before the eviction, as it may.
 func TestPodIsDeletedOnceItsStatusSaysWhy(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
 	intent.Requested = true
 	w.fail(1<<30, http.MethodDelete, "/pods/"+pod.Name, func(*http.Request) (*http.Response, error) {
@@ -181,17 +181,17 @@ func TestPodIsDeletedOnceItsStatusSaysWhy(t *testing.T) {
 // rule: M.102
 func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Native)
+	w := newFixture(t, nodestatus.Native)
 	pod, intent := w.evicted("")
 	intent.Requested = true
 	var grants atomic.Bool
 	refused, refuse := make(chan struct{}), status(http.StatusTooManyRequests, metav1.StatusReasonTooManyRequests)
-	tell := sync.OnceFunc(func() { close(refused) })
+	refuseOnce := sync.OnceFunc(func() { close(refused) })
 	w.fail(1<<30, http.MethodPost, "/pods/"+pod.Name+"/eviction", func(r *http.Request) (*http.Response, error) {
 		if grants.Load() {
 			return nil, nil
 		}
-		tell()
+		refuseOnce()
 		return refuse(r)
 	})
 	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
@@ -211,7 +211,7 @@ func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 }
 
 // reasons are those of the events of a pod.
-func (w *world) reasons(uid types.UID) (reasons []string) {
+func (w *fixture) reasons(uid types.UID) (reasons []string) {
 	w.t.Helper()
 	events, err := w.api.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -227,7 +227,7 @@ func (w *world) reasons(uid types.UID) (reasons []string) {
 
 func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	pod, intent := w.evicted("-druid-0") // the answers name the pod, so that "uid" is in them
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusConflict, metav1.StatusReasonConflict))
 	w.fail(1, http.MethodPatch, "/pods/"+pod.Name, status(http.StatusUnprocessableEntity, metav1.StatusReasonInvalid))
@@ -238,11 +238,11 @@ func TestPodWhoseStatusMetAConflictIsStillReported(t *testing.T) {
 
 func TestPodOfTheSameNameThatCameAfterIsLeftAlone(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, nodestatus.Backstop)
+	w := newFixture(t, nodestatus.Backstop)
 	pod, intent := w.evicted("")
 	intent.UID = "11111111-2222-3333-4444-555555555555"
 	w.publisher.Handle(wire.ToAgent{Intent: intent})
-	await(t, "the intent to be done with", func() bool { return w.hasTold(intent.ID) })
+	await(t, "the intent to be done with", func() bool { return w.hasReported(intent.ID) })
 	if s := w.pod(pod.Name).Status; s.Phase == v1.PodFailed {
 		t.Errorf("status %+v", s)
 	}

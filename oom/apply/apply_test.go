@@ -90,7 +90,7 @@ func TestAScoreThatAProcessHasChosenStays(t *testing.T) {
 func TestARefusedScoreIsLoggedOnceCountedAndStopsNothing(t *testing.T) {
 	shell := startShell(t)
 	if err := os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", shell.pid), []byte("-999"), 0); err == nil {
-		t.Skip("skipped: needs a user without CAP_SYS_RESOURCE, to whom something is refused")
+		t.Skip("skipped: needs a user without CAP_SYS_RESOURCE")
 	}
 	other := startShell(t)
 	var log bytes.Buffer
@@ -100,8 +100,8 @@ func TestARefusedScoreIsLoggedOnceCountedAndStopsNothing(t *testing.T) {
 	wantCounts(t, a, scores, of, apply.Inits{}, apply.Counts{Rewritten: 1, Refused: 1})
 	wantCounts(t, a, scores, of, apply.Inits{}, apply.Counts{Refused: 1})
 	wantScore(t, other.pid, 1000)
-	if told := strings.Count(log.String(), "refuses"); told != 1 {
-		t.Errorf("told %d times, want once:\n%s", told, &log)
+	if logged := strings.Count(log.String(), "refuses"); logged != 1 {
+		t.Errorf("logged %d times, want once:\n%s", logged, &log)
 	}
 }
 
@@ -198,7 +198,7 @@ func wantScore(t *testing.T, pid, want int) {
 	}
 }
 
-// shell is a real process that starts a child when told to.
+// shell is a real process that starts a child when its standard input has a line.
 type shell struct {
 	pid  int
 	in   io.WriteCloser

@@ -64,9 +64,9 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 	t.Helper()
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	told := make(chan Kill, 100)
+	reported := make(chan Kill, 100)
 	var text wait.Log
-	w := New(cfg, func(k Kill) { told <- k }, slog.New(slog.NewTextHandler(&text, nil)))
+	w := New(cfg, func(k Kill) { reported <- k }, slog.New(slog.NewTextHandler(&text, nil)))
 	var running sync.WaitGroup
 	opened := make(chan struct{})
 	pods := cfg.Pods
@@ -80,14 +80,14 @@ func follow(t *testing.T, cfg Config, do func(), want int) (kills []Kill, log st
 		wait.Until(t, "the counters to be all there is", func() bool { return strings.Contains(text.String(), withoutLog) })
 	}
 	do()
-	wait.Until(t, fmt.Sprint(want, " kills"), func() bool { return len(told) >= want })
+	wait.Until(t, fmt.Sprint(want, " kills"), func() bool { return len(reported) >= want })
 	cancel()
 	running.Wait()
 	for range want {
-		kills = append(kills, <-told)
+		kills = append(kills, <-reported)
 	}
-	if len(told) > 0 {
-		t.Errorf("told also of %+v", <-told)
+	if len(reported) > 0 {
+		t.Errorf("reported also %+v", <-reported)
 	}
 	return kills, text.String()
 }
@@ -121,7 +121,7 @@ func TestAKernelKillIsTiedToItsPodWhateverItsProcessIsNamed(t *testing.T) {
 	}
 }
 
-func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
+func TestTheCountersAreUsedWhereTheLogCannotBeRead(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"a", root + "/kubepods/poda"}, {"b", root + "/kubepods/podb"}, {"", root + "/bare"}, {"", root + "not"}}
 	for _, p := range pods {
@@ -147,7 +147,7 @@ func TestTheCountersTellWhereTheLogCannotBeRead(t *testing.T) {
 	}
 }
 
-// linesOf is how the kernel tells of a process that it has killed in a group.
+// linesOf are lines of the kernel log about a process that it has killed in a group.
 func linesOf(pid int, process, group string) string {
 	return fmt.Sprintf("4,1,1,-;oom-kill:constraint=CONSTRAINT_MEMCG,nodemask=(null),cpuset=x,mems_allowed=0,oom_memcg=%s,\n4,2,2,c;task_memcg=%s,task=%s,pid=%d,uid=0\n"+
 		"3,3,3,-;Memory cgroup out of memory: Killed process %[4]d (%[3]s) total-vm:1kB, anon-rss:1kB\n", group, group, process, pid)
@@ -167,22 +167,22 @@ func TestTheLogShowsOfEachKillThatIsTheNodes(t *testing.T) {
 		fmt.Fprint(in, linesOf(7, "said", pods[0].Cgroup+"/said"))
 		fmt.Fprintln(in, "3,4,4,-;Memory cgroup out of memory: Killed process 1 (suppressed) total-vm:1kB, anon-rss:1kB")
 		fmt.Fprintln(in, "11,5,5,-;Out of memory: Killed process 1 (forged) total-vm:1kB, anon-rss:1kB")
-		fmt.Fprintln(in, "3,6,6,-;Out of memory: Killed process 2 (somebody) total-vm:1kB, anon-rss:1kB")
+		fmt.Fprintln(in, "3,6,6,-;Out of memory: Killed process 2 (other) total-vm:1kB, anon-rss:1kB")
 		fmt.Fprint(in, linesOf(3, "x", "/elsewhere"), linesOf(4, "x", root+"/other"))
 	}, 3)
-	if got, want := told(kills), []string{"b pod said 1", " node somebody 1", " other x 1"}; !slices.Equal(got, want) {
+	if got, want := lines(kills), []string{"b pod said 1", " node other 1", " other x 1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-func told(kills []Kill) (texts []string) {
+func lines(kills []Kill) (texts []string) {
 	for _, k := range kills {
 		texts = append(texts, fmt.Sprint(k.Pod, " ", k.Limit, " ", k.Process, " ", k.Processes))
 	}
 	return texts
 }
 
-func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
+func TestTheLogAndTheCountersReportEachKillOnce(t *testing.T) {
 	s, root := realGroup(t)
 	pods := []Pod{{"b", root + "/kubepods/podb"}}
 	require.NoError(t, s.Create(pods[0].Cgroup, cgroup.Limits{}))
@@ -196,12 +196,12 @@ func TestTheLogAndTheCountersTellOfEachKillOnce(t *testing.T) {
 		w.readLine(strings.TrimSuffix(line, "\n"))
 	}
 	if waits := w.checkCounters(true); !waits || len(kills) != 1 {
-		t.Errorf("before the log has had its time: %q, waits for it %v", told(kills), waits)
+		t.Errorf("before the log has had its time: %q, waits for it %v", lines(kills), waits)
 	}
 	for range 3 {
 		w.checkCounters(true)
 	}
-	if got, want := told(kills), []string{"b pod said 1", "b unknown  1"}; !slices.Equal(got, want) {
+	if got, want := lines(kills), []string{"b pod said 1", "b unknown  1"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -103,7 +103,7 @@ func compiled(data []byte) []byte {
 func describe(out *bytes.Buffer, profile, usual config.Profile) {
 	fmt.Fprintf(out, "profile %s: percentage of nodes to score %d\n", profile.Name, profile.PercentageOfNodesToScore)
 	if profile.EveryReason {
-		fmt.Fprintln(out, "  every reason of a node is told")
+		fmt.Fprintln(out, "  every reason of a node is reported")
 	}
 	for i, enabled := range profile.Points {
 		if !slices.Equal(enabled, usual.Points[i]) {

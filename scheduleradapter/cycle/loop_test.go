@@ -14,7 +14,7 @@ import (
 )
 
 func TestAPodIsBoundAndConfirmedByTheInformer(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		w.set("p")
 		w.after("bind p to a", "event Scheduled of p: Successfully assigned default/p to a")
@@ -33,7 +33,7 @@ func TestAPodIsBoundAndConfirmedByTheInformer(t *testing.T) {
 }
 
 func TestNothingIsScheduledBeforeLead(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.do(func() { w.leads = false })
 		w.node("a")
 		w.set("p")
@@ -44,7 +44,7 @@ func TestNothingIsScheduledBeforeLead(t *testing.T) {
 }
 
 func TestAPodWhoseBindingFailsIsForgottenAndTriedAgain(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p", cpu("2"))
@@ -65,7 +65,7 @@ func TestAPodWhoseBindingFailsIsForgottenAndTriedAgain(t *testing.T) {
 }
 
 func TestAPodDeletedDuringItsBindingCycleIsForgotten(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p", cpu("2"))
@@ -80,7 +80,7 @@ func TestAPodDeletedDuringItsBindingCycleIsForgotten(t *testing.T) {
 }
 
 func TestAPodBoundToAnotherNodeIsForgotten(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.slow("p")
 		w.node("a")
 		w.set("p", cpu("2"))
@@ -93,7 +93,7 @@ func TestAPodBoundToAnotherNodeIsForgotten(t *testing.T) {
 }
 
 func TestATerminatingPodWhoseBindingFailsIsNotRetried(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p", cpu("2"))
@@ -112,7 +112,7 @@ func TestATerminatingPodWhoseBindingFailsIsNotRetried(t *testing.T) {
 }
 
 func TestANodeDeletedDuringABindingCycle(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		first, second := w.slow("p"), w.slow("q")
 		w.node("a")
 		w.set("p")
@@ -135,7 +135,7 @@ func TestANodeDeletedDuringABindingCycle(t *testing.T) {
 }
 
 func TestAPodThatChangesDuringItsBindingCycleIsUpdated(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -153,7 +153,7 @@ func TestAPodThatChangesDuringItsBindingCycleIsUpdated(t *testing.T) {
 }
 
 func TestAPodThatAnotherClientBoundIsPlaced(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -169,7 +169,7 @@ func TestAPodThatAnotherClientBoundIsPlaced(t *testing.T) {
 }
 
 func TestABindingWithoutAResponseCountsIfTheInformerReportsIt(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -183,7 +183,7 @@ func TestABindingWithoutAResponseCountsIfTheInformerReportsIt(t *testing.T) {
 }
 
 func TestAFailedBindingThatTheAPIServerStoredCounts(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -198,7 +198,7 @@ func TestAFailedBindingThatTheAPIServerStoredCounts(t *testing.T) {
 }
 
 func TestOnlyPodsOfOurProfilesAreScheduled(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		other := func(p *v1.Pod) { p.Spec.SchedulerName = "other" }
 		w.set("p", other)
@@ -213,7 +213,7 @@ func TestOnlyPodsOfOurProfilesAreScheduled(t *testing.T) {
 }
 
 func TestATerminatingPodIsNotScheduled(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		leaving := func(p *v1.Pod) { p.DeletionTimestamp = new(p.CreationTimestamp) }
 		w.set("p", leaving)
 		w.set("q")
@@ -227,9 +227,9 @@ func TestATerminatingPodIsNotScheduled(t *testing.T) {
 
 func TestAClockStep(t *testing.T) {
 	var jump time.Duration
-	inWorldOf(t, func(c *LoopConfig) {
+	withLoopConfig(t, func(c *LoopConfig) {
 		c.Clock = func() time.Time { return time.Now().Add(jump) }
-	}, func(w *world) {
+	}, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -247,7 +247,7 @@ func TestAClockStep(t *testing.T) {
 }
 
 func TestPodsWaitForPermit(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.plugin.permit = func(string) (framework.Status, time.Duration) {
 			return framework.Status{Code: framework.Wait}, time.Minute
 		}
@@ -267,7 +267,7 @@ func TestPodsWaitForPermit(t *testing.T) {
 }
 
 func TestADeletedPodThatWaitsForPermitIsForgotten(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
 			if pod == "p" {
 				return framework.Status{Code: framework.Wait}, time.Minute
@@ -285,7 +285,7 @@ func TestADeletedPodThatWaitsForPermitIsForgotten(t *testing.T) {
 }
 
 func TestShutdownWaitsForBindingCycles(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("p")
 		w.node("a")
 		w.set("p")
@@ -309,7 +309,7 @@ func TestShutdownHasATimeout(t *testing.T) {
 		cause error
 		after time.Duration
 	}{{nil, 10 * time.Second}, {ErrLeaseLost, 0}} {
-		inWorld(t, func(w *world) {
+		withLoop(t, func(w *fixture) {
 			w.slow("p")
 			w.node("a")
 			w.set("p")
@@ -325,7 +325,7 @@ func TestShutdownHasATimeout(t *testing.T) {
 }
 
 func TestMaxBindingsBoundsBindingCycles(t *testing.T) {
-	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 2 }, func(w *world) {
+	withLoopConfig(t, func(c *LoopConfig) { c.MaxBindings = 2 }, func(w *fixture) {
 		w.node("a")
 		answers := map[string]chan error{}
 		for i := range 3 {
@@ -348,7 +348,7 @@ func withVolume(p *v1.Pod) {
 }
 
 func TestPodsThatWaitForVolumesDoNotDelayOthers(t *testing.T) {
-	inWorldOf(t, func(c *LoopConfig) { c.MaxBindings = 1 }, func(w *world) {
+	withLoopConfig(t, func(c *LoopConfig) { c.MaxBindings = 1 }, func(w *fixture) {
 		w.plugin.preBind = func(ctx context.Context, pod string) framework.Status {
 			if pod != "p" {
 				return framework.Status{}

@@ -15,7 +15,7 @@ import (
 // TestMetricsHaveKubeSchedulersNames compares names, labels and buckets; measured
 // durations are left out.
 func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		failing := w.slow("failing")
 		w.full()
 		w.node("b")
@@ -38,13 +38,13 @@ func TestMetricsHaveKubeSchedulersNames(t *testing.T) {
 }
 
 func TestAnEndedLoopLeavesTheOtherMetrics(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.stop(nil)
 		w.over <- <-w.over
 		page := httptest.NewRecorder()
 		w.metrics.Handler().ServeHTTP(page, httptest.NewRequest("GET", "/metrics", nil))
 		if text := page.Body.String(); strings.Contains(text, "scheduler_pending_pods") || !strings.Contains(text, "scheduler_pod_scheduling_attempts_count 0") {
-			t.Errorf("an ended loop tells\n%s", text)
+			t.Errorf("an ended loop reports\n%s", text)
 		}
 	})
 }

@@ -30,7 +30,7 @@ func goes(by time.Time) func(*v1.Pod) {
 }
 
 func TestANominationWhoseVictimDoesNotTerminateExpiresAndAnotherNodeIsNominated(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), graceful(40))
 		w.node("b")
@@ -56,7 +56,7 @@ func TestANominationWhoseVictimDoesNotTerminateExpiresAndAnotherNodeIsNominated(
 // a step of the wall clock.
 func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
 	var ahead time.Duration
-	inWorldOf(t, func(c *LoopConfig) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *world) {
+	withLoopConfig(t, func(c *LoopConfig) { c.Wall = func() time.Time { return time.Now().Add(ahead) } }, func(w *fixture) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), graceful(40))
 		w.do(func() { ahead = 24 * time.Hour })
@@ -72,14 +72,14 @@ func TestTheWallClockOfVictimsMayBeSet(t *testing.T) {
 }
 
 func TestANominationOfAnotherProcessExpiresAfterTheDeadlineOfItsVictims(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		w.set("stays", on("a"), cpu("2"), prioritized(1), goes(time.Now().Add(5*time.Minute)))
 		w.set("high", prioritized(10), nominatedTo("a"))
 		w.after("status of high: Unschedulable", "event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: not eligible due to a terminating pod on the nominated node.")
 		time.Sleep(6*time.Minute - time.Millisecond)
 		w.mu.Lock()
-		w.told = nil // retried after five minutes
+		w.calls = nil // retried after five minutes
 		w.mu.Unlock()
 		time.Sleep(2 * time.Millisecond)
 		w.after("event NominationExpired of high: *", "status of high: Unschedulable nominated to \"\"",
@@ -88,7 +88,7 @@ func TestANominationOfAnotherProcessExpiresAfterTheDeadlineOfItsVictims(t *testi
 }
 
 func TestANominationWhoseVictimsAreDeletedDoesNotExpire(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))
 		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
@@ -101,7 +101,7 @@ func TestANominationWhoseVictimsAreDeletedDoesNotExpire(t *testing.T) {
 }
 
 func TestTheNominationOfAnotherSchedulerIsKept(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		w.set("theirs", elsewhere, prioritized(5), cpu("2"), nominatedTo("a"))
 		w.set("less", prioritized(4))
@@ -117,7 +117,7 @@ func TestTheNominationOfAnotherSchedulerIsKept(t *testing.T) {
 // TestAPreemptorWithoutVictimsIsRetriedOnlyAfterAnEventThatMayHelp: a failed
 // preemption is not repeated.
 func TestAPreemptorWithoutVictimsIsRetriedOnlyAfterAnEventThatMayHelp(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		w.set("equal", on("a"), prioritized(10), cpu("2"))
 		w.set("high", prioritized(10))
@@ -135,7 +135,7 @@ func TestAPreemptorWithoutVictimsIsRetriedOnlyAfterAnEventThatMayHelp(t *testing
 
 // rule: S2.24
 func TestAPreemptorInALoopPausesOnTheNode(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		high := []func(*v1.Pod){prioritized(10), cpu("2")}
 		// round fills the node by another scheduler after a preemption.
@@ -178,7 +178,7 @@ func TestSeveralPreemptorsOfAControllerAreNoLoop(t *testing.T) {
 	owned := func(p *v1.Pod) {
 		p.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: new(true)}}
 	}
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		for i := range 4 {
 			w.node(fmt.Sprint("node-", i))
 		}
@@ -200,12 +200,12 @@ func TestSeveralPreemptorsOfAControllerAreNoLoop(t *testing.T) {
 }
 
 func TestAReplacementOfAPreemptorContinuesItsLoop(t *testing.T) {
-	pod := func(w *world, name string) *Attempt {
+	pod := func(w *fixture, name string) *Attempt {
 		return &Attempt{Pod: w.pod(name, func(p *v1.Pod) {
 			p.OwnerReferences = []metav1.OwnerReference{{UID: "set", Controller: new(true)}}
 		}), Nominated: "a", Victims: []*nodetable.Pod{w.pod("victim of " + name)}}
 	}
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.do(func() {
 			for i := range maxPreemptions {
 				w.recordPreemption(w.now(), pod(w, fmt.Sprint("replica-", i)))
@@ -225,7 +225,7 @@ func TestAReplacementOfAPreemptorContinuesItsLoop(t *testing.T) {
 }
 
 func TestAnAssumedPodCountsOnceOnItsNominatedNode(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := w.slow("high")
 		w.full()
 		w.set("high", prioritized(10))
@@ -260,7 +260,7 @@ func TestTheNominationOfAnotherClientIsTakenOver(t *testing.T) {
 		{"the patch failed", "", []string{"5 b"}, "b"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			inWorld(t, func(w *world) {
+			withLoop(t, func(w *fixture) {
 				w.full()
 				w.node("b", func(n *v1.Node) { n.Status.Allocatable[v1.ResourceCPU] = resource.MustParse("500m") })
 				w.set("high", prioritized(10), cpu("2"), version("4"))

@@ -17,14 +17,14 @@ import (
 )
 
 // full adds a node with two pods, the second of lower priority.
-func (w *world) full() {
+func (w *fixture) full() {
 	w.node("a")
 	w.set("one", on("a"), prioritized(2))
 	w.set("two", on("a"), prioritized(1))
 }
 
 func TestAPreemptorIsGatedUntilItsVictimsAreDeleted(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		release := make(chan error)
 		w.evict = func(_ context.Context, victim string) error {
 			if victim == "two" {
@@ -50,7 +50,7 @@ func TestAPreemptorIsGatedUntilItsVictimsAreDeleted(t *testing.T) {
 }
 
 func TestTheLastVictimIsDeletedAfterAllOthers(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		release := make(chan error)
 		w.evict = func(context.Context, string) error { return <-release }
 		w.full()
@@ -64,7 +64,7 @@ func TestTheLastVictimIsDeletedAfterAllOthers(t *testing.T) {
 }
 
 func TestAPreemptorIsRetriedAfterAFailedDeletion(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		failures := 1
 		w.evict = func(context.Context, string) error {
 			if failures--; failures >= 0 {
@@ -80,7 +80,7 @@ func TestAPreemptorIsRetriedAfterAFailedDeletion(t *testing.T) {
 }
 
 func TestADeletedVictimIsNotSelectedAgainBeforeItsDeletionIsObserved(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.full()
 		w.node("b")
 		w.set("three", on("b"), prioritized(3), cpu("2"))
@@ -99,7 +99,7 @@ func TestADeletedVictimIsNotSelectedAgainBeforeItsDeletionIsObserved(t *testing.
 }
 
 func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))
 		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
@@ -123,7 +123,7 @@ func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
 	})
 }
 
-func (w *world) promised(pod string) (node string) {
+func (w *fixture) promised(pod string) (node string) {
 	w.do(func() {
 		for p, name := range w.Nominator.All() {
 			if p.Object.Name == pod {
@@ -135,7 +135,7 @@ func (w *world) promised(pod string) (node string) {
 }
 
 func TestAVictimThatIsNotBoundReturnsToTheQueue(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.plugin.permit = func(pod string) (framework.Status, time.Duration) {
 			if pod == "waits" {
 				return framework.Status{Code: framework.Wait}, time.Minute
@@ -170,7 +170,7 @@ func TestAVictimThatIsNotBoundReturnsToTheQueue(t *testing.T) {
 // TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach: the deletion of a victim
 // does not activate other preemptors whose victims are unobserved.
 func TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		answer := make(chan error)
 		w.evict = func(context.Context, string) error { return <-answer }
 		for _, name := range []string{"a", "b"} {
@@ -197,7 +197,7 @@ func TestPreemptorsOfDifferentVictimsMakeTwoAttemptsEach(t *testing.T) {
 // TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires: a stalled
 // watch does not gate a preemptor for ever.
 func TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.full()
 		w.set("high", prioritized(10), cpu("2"))
 		w.after("status of high: *", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *", "evict one for high", "evict two for high")
@@ -215,7 +215,7 @@ func TestAnUnobservedDeletionGatesThePreemptorUntilTheNominationExpires(t *testi
 // rule: S3.4
 func TestPreemptorsAreRetriedOnlyWhereAVictimMadeRoom(t *testing.T) {
 	const nodes, each = 4, 10
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		victim := func(n, i int, more ...func(*v1.Pod)) (string, []func(*v1.Pod)) {
 			node := fmt.Sprint("node-", n)
 			return fmt.Sprint("low-", n, "-", i), append([]func(*v1.Pod){on(node), prioritized(1), graceful(80)}, more...)
@@ -261,11 +261,11 @@ func TestPreemptorsAreRetriedOnlyWhereAVictimMadeRoom(t *testing.T) {
 }
 
 // count counts the recorded calls with a prefix.
-func (w *world) count(prefix string) (n int) {
+func (w *fixture) count(prefix string) (n int) {
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	for _, line := range w.told {
+	for _, line := range w.calls {
 		if strings.HasPrefix(line, prefix) {
 			n++
 		}

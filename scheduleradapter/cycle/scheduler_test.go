@@ -113,7 +113,7 @@ func TestFailedReservationIsTakenBackInReverse(t *testing.T) {
 	c.node("a")
 	c.mustRefuse(c.pod("p"), "0/1 nodes are available: 1 no such thing left.", "two")
 	if want := []string{"reserve one", "reserve two", "unreserve two", "unreserve one"}; !slices.Equal(notes, want) {
-		t.Errorf("plugins were told %q, want %q", notes, want)
+		t.Errorf("plugins received %q, want %q", notes, want)
 	}
 	two.reserve = framework.AsStatus(errors.New("out of order"))
 	c.mustRefuse(c.pod("p"), `running Reserve plugin "two": out of order`)
@@ -181,7 +181,7 @@ func TestBindingThatFailedIsForgotten(t *testing.T) {
 	}
 	c.forget(again.Binding)
 	if n := c.table.PodCount(); n != 0 || notes[len(notes)-1] != "unreserve one" {
-		t.Errorf("%d pods are on nodes, the plugins were told %q", n, notes)
+		t.Errorf("%d pods are on nodes, the plugins received %q", n, notes)
 	}
 }
 

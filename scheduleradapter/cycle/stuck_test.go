@@ -10,7 +10,7 @@ import (
 )
 
 // stuck makes the attempt of a pod wait until it is released.
-func (w *world) stuck(pod string) (release func()) {
+func (w *fixture) stuck(pod string) (release func()) {
 	held := make(chan struct{})
 	w.plugin.permit = func(name string) (framework.Status, time.Duration) {
 		if name == pod {
@@ -23,7 +23,7 @@ func (w *world) stuck(pod string) (release func()) {
 
 // rule: S8.22
 func TestALoopThatAPluginBlocksIsNotAlive(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		release := w.stuck("p")
 		time.Sleep(time.Hour) // without work
@@ -52,7 +52,7 @@ func TestALoopThatAPluginBlocksIsNotAlive(t *testing.T) {
 // context while an attempt runs.
 // rule: S8.21
 func TestALostLeaseEndsBindingsDuringAnAttempt(t *testing.T) {
-	inWorld(t, func(w *world) {
+	withLoop(t, func(w *fixture) {
 		w.node("a")
 		release := w.stuck("next")
 		w.slow("running")

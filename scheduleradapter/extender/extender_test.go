@@ -108,7 +108,7 @@ func TestAServiceFiltersAndScores(t *testing.T) {
 			map[string]string{"d": "never: y"}, map[string]int64{"a": 0, "b": 0, "c": 0},
 		},
 		{
-			"a host that was not asked about is no matter", nil, `{"NodeNames":["a","b","c","d"],"FailedNodes":{"nobody":"x"}}`, `[{"Host":"nobody","Score":5},{"Host":"a","Score":5}]`,
+			"a host that was not asked about is no matter", nil, `{"NodeNames":["a","b","c","d"],"FailedNodes":{"absent":"x"}}`, `[{"Host":"absent","Score":5},{"Host":"a","Score":5}]`,
 			nil, map[string]int64{"a": 50, "b": 0, "c": 0, "d": 0},
 		},
 		{
@@ -197,8 +197,8 @@ func TestAFaultFailsTheAttemptUnlessIgnorable(t *testing.T) {
 		{"talks nonsense", service{"filter": says("<html>")}, nil, "read response"},
 		{"says nothing", service{"filter": says("")}, nil, "EOF"},
 		{"names an error", service{"filter": says(`{"Error":"out of order"}`)}, nil, "out of order"},
-		{"names an unknown node", service{"filter": says(`{"NodeNames":["a","nobody"]}`)}, nil, `claims a filtered node "nobody" which is not found in the input node list`},
-		{"sends an unknown node", service{"filter": says(`{"Nodes":{"items":[{"metadata":{"name":"nobody"}}]}}`)}, withNodes, `claims a filtered node "nobody"`},
+		{"names an unknown node", service{"filter": says(`{"NodeNames":["a","absent"]}`)}, nil, `claims a filtered node "absent" which is not found in the input node list`},
+		{"sends an unknown node", service{"filter": says(`{"Nodes":{"items":[{"metadata":{"name":"absent"}}]}}`)}, withNodes, `claims a filtered node "absent"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			for _, ignored := range []bool{false, true} {
@@ -304,7 +304,7 @@ func TestAServiceHasASayInPreemption(t *testing.T) {
 		{"drops a node and a victim", nil, `{"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":"a2"}]}}}`, "a: a2 (0)"},
 		{"names another victim of the node", nil, `{"NodeNameToMetaVictims":{"b":{"Pods":[{"UID":"b2"}]}}}`, "b: b2 (0)"},
 		{"agrees with none", nil, `{}`, ""},
-		{"names an unknown node", nil, `{"NodeNameToMetaVictims":{"nobody":{"Pods":[{"UID":"a1"}]}}}`, "names 1 nodes for preemption that were not in the input"},
+		{"names an unknown node", nil, `{"NodeNameToMetaVictims":{"absent":{"Pods":[{"UID":"a1"}]}}}`, "names 1 nodes for preemption that were not in the input"},
 		{"names an unknown pod", nil, `{"NodeNameToMetaVictims":{"a":{"Pods":[{"UID":"b1"}]}}}`, `claims to preempt pod (UID: b1) on node "a", but the pod is not found on that node`},
 		{"names nothing for a pod", nil, `{"NodeNameToMetaVictims":{"a":{"Pods":[null]}}}`, "is not found on that node"},
 		{"names no victim", nil, `{"NodeNameToMetaVictims":{"a":{"Pods":[]}}}`, `expected at least one victim pod on node "a"`},

@@ -81,7 +81,7 @@ func TestTheServerFilters(t *testing.T) {
 		}
 		if !slices.Equal(passed, []string{"good", "unknown"}) || !maps.Equal(result.FailedNodes, wire.FailedNodesMap{"full": "full"}) ||
 			!maps.Equal(result.FailedAndUnresolvableNodes, wire.FailedNodesMap{"bad": "short of memory"}) {
-			t.Errorf("passed %v, failed %v, for good %v", passed, result.FailedNodes, result.FailedAndUnresolvableNodes)
+			t.Errorf("passed %v, failed %v, unresolvable %v", passed, result.FailedNodes, result.FailedAndUnresolvableNodes)
 		}
 	}
 }
@@ -133,12 +133,12 @@ func TestTheServerRefusesWhatItCannotRead(t *testing.T) {
 	}
 }
 
-// picky is a profile that rejects nodes by a label and scores the others 40.
-type picky struct{ framework.Plugin }
+// labelFilter is a profile that rejects nodes by a label and scores the others 40.
+type labelFilter struct{ framework.Plugin }
 
-func (picky) Name() string { return "picky" }
+func (labelFilter) Name() string { return "labelFilter" }
 
-func (picky) Filter(c *framework.Cycle) framework.Status {
+func (labelFilter) Filter(c *framework.Cycle) framework.Status {
 	for _, row := range c.Feasible.Append(nil) {
 		if strings.HasPrefix(c.Table.Node(row).Name.Value(), "bad") {
 			c.Reject(row, 1, true)
@@ -147,24 +147,26 @@ func (picky) Filter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-func (picky) Reasons(*nodetable.Pod, uint32) []string { return []string{"this", "that"} }
+func (labelFilter) Reasons(*nodetable.Pod, uint32) []string { return []string{"this", "that"} }
 
-func (picky) Score(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
+func (labelFilter) Score(_ *framework.Cycle, _ []nodetable.Row, scores []int64) framework.Status {
 	for i := range scores {
 		scores[i] = 40
 	}
 	return framework.Status{}
 }
 
-func (picky) Less(framework.Queued, framework.Queued) bool { return false }
+func (labelFilter) Less(framework.Queued, framework.Queued) bool { return false }
 
-func (picky) Bind(context.Context, framework.Assignment) framework.Status { return framework.Status{} }
+func (labelFilter) Bind(context.Context, framework.Assignment) framework.Status {
+	return framework.Status{}
+}
 
 func TestAnEvaluatorRunsTheFiltersAndScoresOfAProfile(t *testing.T) {
 	cluster := plugintest.New(t, node("a"), node("bad"), node("b"))
 	var plan framework.Plan
 	for _, point := range []framework.Point{framework.QueueSort, framework.Filter, framework.Score, framework.Bind} {
-		plan[point] = []framework.Enabled{{Plugin: picky{}}}
+		plan[point] = []framework.Enabled{{Plugin: labelFilter{}}}
 	}
 	runner, err := framework.New("", &plan)
 	if err != nil {

@@ -12,8 +12,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// actor is a plugin with fixed results.
-type actor struct {
+// fakePlugin is a plugin with fixed results.
+type fakePlugin struct {
 	name       string
 	names      []string // for Narrow
 	preFilter  Status
@@ -24,12 +24,12 @@ type actor struct {
 	preScore   Status
 }
 
-func (a *actor) Name() string             { return a.name }
-func (a *actor) Less(Queued, Queued) bool { return false }
+func (a *fakePlugin) Name() string             { return a.name }
+func (a *fakePlugin) Less(Queued, Queued) bool { return false }
 
-func (a *actor) Bind(context.Context, Assignment) Status { return Status{} }
+func (a *fakePlugin) Bind(context.Context, Assignment) Status { return Status{} }
 
-func (a *actor) PreFilter(c *Cycle) Status {
+func (a *fakePlugin) PreFilter(c *Cycle) Status {
 	if a.names != nil {
 		var names []nodetable.Symbol
 		for _, name := range a.names {
@@ -42,7 +42,7 @@ func (a *actor) PreFilter(c *Cycle) Status {
 	return a.preFilter
 }
 
-func (a *actor) Filter(c *Cycle) Status {
+func (a *fakePlugin) Filter(c *Cycle) Status {
 	for _, name := range a.rejects {
 		if row := c.Table.Row(nodetable.Intern(name)); c.Feasible.Has(row) {
 			c.Reject(row, 1, a.name == "unresolvable")
@@ -51,21 +51,21 @@ func (a *actor) Filter(c *Cycle) Status {
 	return Status{}
 }
 
-func (a *actor) Reasons(*nodetable.Pod, uint32) []string { return []string{a.name + " rejects"} }
+func (a *fakePlugin) Reasons(*nodetable.Pod, uint32) []string { return []string{a.name + " rejects"} }
 
-func (a *actor) PostFilter(*Cycle) (Nomination, Status) { return a.nominates, a.postFilter }
+func (a *fakePlugin) PostFilter(*Cycle) (Nomination, Status) { return a.nominates, a.postFilter }
 
-func (a *actor) PreScore(*Cycle) Status { return a.preScore }
+func (a *fakePlugin) PreScore(*Cycle) Status { return a.preScore }
 
-func (a *actor) Score(_ *Cycle, _ []nodetable.Row, scores []int64) Status {
+func (a *fakePlugin) Score(_ *Cycle, _ []nodetable.Row, scores []int64) Status {
 	for i := range scores {
 		scores[i] = a.score
 	}
 	return Status{}
 }
 
-// stage runs actors on three nodes.
-type stage struct {
+// fixture runs plugins on three nodes.
+type fixture struct {
 	*testing.T
 	*Runner
 	table *nodetable.Table
@@ -73,28 +73,28 @@ type stage struct {
 	cycle Cycle
 }
 
-func newStage(t *testing.T, points []Point, actors ...*actor) *stage {
+func newFixture(t *testing.T, points []Point, plugins ...*fakePlugin) *fixture {
 	var plan Plan
-	for i, a := range actors {
+	for i, a := range plugins {
 		for _, point := range points {
 			plan[point] = append(plan[point], Enabled{a, int64(i + 1)})
 		}
 	}
-	last := &actor{name: "last"}
+	last := &fakePlugin{name: "last"}
 	plan[QueueSort], plan[Bind] = []Enabled{{Plugin: last}}, []Enabled{{Plugin: last}}
 	runner, err := New("profile", &plan)
 	if err != nil {
 		t.Fatal(err)
 	}
 	pod := nodetable.NewPod(&v1.Pod{})
-	s := &stage{T: t, Runner: runner, table: nodetable.New(), pod: pod}
+	s := &fixture{T: t, Runner: runner, table: nodetable.New(), pod: pod}
 	for i := range 3 {
 		s.table.SetNode(nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("n", i)}}))
 	}
 	return s
 }
 
-func (s *stage) filter() Status {
+func (s *fixture) filter() Status {
 	if status := s.Begin(&s.cycle, s.table, s.pod, nil); !status.OK() {
 		return status
 	}
@@ -113,7 +113,7 @@ func names(c *Cycle, rows nodetable.Bits) string {
 var filtering = []Point{PreFilter, Filter}
 
 func TestSkippedPluginDoesNotFilterOrScore(t *testing.T) {
-	s := newStage(t, []Point{PreFilter, Filter, PreScore, Score}, &actor{name: "one", preFilter: Status{Code: Skip}, preScore: Status{Code: Skip}, rejects: []string{"n0"}, score: 100}, &actor{name: "two", score: 10})
+	s := newFixture(t, []Point{PreFilter, Filter, PreScore, Score}, &fakePlugin{name: "one", preFilter: Status{Code: Skip}, preScore: Status{Code: Skip}, rejects: []string{"n0"}, score: 100}, &fakePlugin{name: "two", score: 10})
 	s.filter()
 	if got := names(&s.cycle, s.cycle.Feasible); got != "n0 n1 n2" {
 		t.Errorf("feasible %q", got)
@@ -142,7 +142,7 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 		{"one names none", []string{""}, nil, "", UnschedulableAndUnresolvable, "0/3 nodes are available: node(s) didn't satisfy plugin one.", "one"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := newStage(t, filtering, &actor{name: "one", names: c.one}, &actor{name: "two", names: c.two})
+			s := newFixture(t, filtering, &fakePlugin{name: "one", names: c.one}, &fakePlugin{name: "two", names: c.two})
 			if status := s.filter(); status.Code != c.code {
 				t.Errorf("status %v", status)
 			}
@@ -162,7 +162,7 @@ func TestPreFiltersNarrowTogether(t *testing.T) {
 // rule: S1.11
 func TestScoreOutsideItsRangeIsAnError(t *testing.T) {
 	for _, score := range []int64{-1, 101} {
-		s := newStage(t, []Point{Score}, &actor{name: "one", score: score})
+		s := newFixture(t, []Point{Score}, &fakePlugin{name: "one", score: score})
 		s.filter()
 		if status := s.Score(&s.cycle); status.Code != Error || status.Plugin != "one" {
 			t.Errorf("score %d: %v", score, status)
@@ -172,13 +172,13 @@ func TestScoreOutsideItsRangeIsAnError(t *testing.T) {
 
 func TestPostFilterEndsWithTheFirstThatKnows(t *testing.T) {
 	node := nodetable.NewNode(&v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "n0"}})
-	cannot := &actor{name: "cannot", postFilter: Status{Code: Unschedulable, Reason: "cannot"}}
-	can := &actor{name: "can", nominates: Nomination{Node: node, Decided: true}}
-	if n, status := newStage(t, []Point{PostFilter}, cannot, can).PostFilter(&Cycle{}); n.Node != node || !status.OK() {
+	cannot := &fakePlugin{name: "cannot", postFilter: Status{Code: Unschedulable, Reason: "cannot"}}
+	can := &fakePlugin{name: "can", nominates: Nomination{Node: node, Decided: true}}
+	if n, status := newFixture(t, []Point{PostFilter}, cannot, can).PostFilter(&Cycle{}); n.Node != node || !status.OK() {
 		t.Errorf("nomination %v: %v", n, status)
 	}
-	neither := &actor{name: "neither", postFilter: Status{Code: Unschedulable, Reason: "neither"}, nominates: Nomination{Decided: true}}
-	n, status := newStage(t, []Point{PostFilter}, cannot, neither).PostFilter(&Cycle{})
+	neither := &fakePlugin{name: "neither", postFilter: Status{Code: Unschedulable, Reason: "neither"}, nominates: Nomination{Decided: true}}
+	n, status := newFixture(t, []Point{PostFilter}, cannot, neither).PostFilter(&Cycle{})
 	if status.Code != Unschedulable || status.Reason != "cannot, neither" || n.Node != nil || !n.Decided {
 		t.Errorf("nomination %v: %v", n, status)
 	}
@@ -186,11 +186,11 @@ func TestPostFilterEndsWithTheFirstThatKnows(t *testing.T) {
 
 func TestPluginAtAPointItDoesNotImplementIsAFault(t *testing.T) {
 	var plan Plan
-	plan[QueueSort] = []Enabled{{Plugin: &actor{name: "actor"}}}
+	plan[QueueSort] = []Enabled{{Plugin: &fakePlugin{name: "fakePlugin"}}}
 	plan[Bind] = plan[QueueSort]
 	plan[Permit], plan[Reserve] = plan[QueueSort], plan[QueueSort]
 	_, err := New("profile", &plan)
-	if want := "plugin actor does not implement reserve\nplugin actor does not implement permit"; err == nil || err.Error() != want {
+	if want := "plugin fakePlugin does not implement reserve\nplugin fakePlugin does not implement permit"; err == nil || err.Error() != want {
 		t.Errorf("%v, want %s", err, want)
 	}
 	if _, err := New("profile", &Plan{}); err == nil {

@@ -68,7 +68,7 @@ func newServer(t *testing.T) *server {
 	return s
 }
 
-// got lists the requests, those that match without their bodies.
+// got lists the requests; those that match, without content.
 func (s *server) got() []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,21 +124,21 @@ func TestAStatusIsWrittenOnceAndUnderTheUIDOfItsPod(t *testing.T) {
 }
 
 func TestWhatTheServerKnowsIsNotWrittenAgain(t *testing.T) {
-	told := aPod("p")
-	told.Status.NominatedNodeName = "n"
+	current := aPod("p")
+	current.Status.NominatedNodeName = "n"
 	since := metav1.NewTime(time.Unix(1000, 0))
-	told.Status.Conditions = []v1.PodCondition{{
+	current.Status.Conditions = []v1.PodCondition{{
 		Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: "Unschedulable", Message: "no room", ObservedGeneration: 3, LastTransitionTime: since,
 	}}
 	node, none := "n", ""
-	if _, differs := changes(told, cycle.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node}, time.Unix(2000, 0)); differs {
+	if _, differs := changes(current, cycle.Status{Reason: "Unschedulable", Message: "no room", Nominated: &node}, time.Unix(2000, 0)); differs {
 		t.Error("the same is written again")
 	}
-	status, differs := changes(told, unschedulable("less room"), time.Unix(2000, 0))
+	status, differs := changes(current, unschedulable("less room"), time.Unix(2000, 0))
 	if !differs || len(status.Conditions) != 1 || !status.Conditions[0].LastTransitionTime.Equal(&since) || status.NominatedNodeName != nil {
 		t.Errorf("another message: %v %+v", differs, status)
 	}
-	status, _ = changes(told, cycle.Status{Nominated: &none}, time.Unix(2000, 0))
+	status, _ = changes(current, cycle.Status{Nominated: &none}, time.Unix(2000, 0))
 	if body, err := statusPatch("u", status); err != nil || string(body) != `{"metadata":{"uid":"u"},"status":{"nominatedNodeName":null}}` {
 		t.Errorf("taken back: %s %v", body, err)
 	}
@@ -263,7 +263,7 @@ func TestAnEventIsWritten(t *testing.T) {
 
 func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
 	for name, c := range map[string]struct{ binding, want time.Duration }{
-		"nobody is bound": {0, 0}, "for as long as somebody is": {eventYield / 4, eventYield / 4}, "not for ever": {time.Hour, eventYield},
+		"no binding": {0, 0}, "as long as a binding": {eventYield / 4, eventYield / 4}, "not for ever": {time.Hour, eventYield},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -284,7 +284,7 @@ func TestEventsGiveWayToBindingsButNotForEver(t *testing.T) {
 	}
 }
 
-func TestEventsAreLostBeforeAnybodyWaits(t *testing.T) {
+func TestEventsAreLostBeforeAnyCallBlocks(t *testing.T) {
 	w := NewWriter(newServer(t).client, nil, slog.New(slog.DiscardHandler))
 	for range eventsKept + 7 {
 		w.RecordEvent(failure("no room"))

@@ -325,7 +325,7 @@ func TestWithoutAReadyNodeNoNodeGetsANoExecuteTaint(t *testing.T) {
 	}
 	c.seen[3].Node.Status.Conditions[0].Status = v1.ConditionTrue // by another client
 	if c.pass(250); c.seen[3].Node.Status.Conditions[0].Status != v1.ConditionTrue {
-		t.Error("doubted before its time began anew")
+		t.Error("set to Unknown before its grace period began again")
 	}
 }
 

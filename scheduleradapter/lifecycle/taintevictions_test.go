@@ -26,8 +26,8 @@ func added(t v1.Taint, seconds int) v1.Taint {
 	return t
 }
 
-// bears is a toleration of a NoExecute taint; negative seconds: for ever.
-func bears(key string, seconds int64) v1.Toleration {
+// tolerates is a toleration of a NoExecute taint; negative seconds: for ever.
+func tolerates(key string, seconds int64) v1.Toleration {
 	t := v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: v1.TaintEffectNoExecute}
 	if seconds >= 0 {
 		t.TolerationSeconds = &seconds
@@ -57,12 +57,12 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 		leaves      int // seconds from the start; negative: never
 		taint       string
 	}{
-		{"not all tolerated", []v1.Taint{noExecute("a"), noExecute("b")}, []v1.Toleration{bears("a", 60)}, 0, "b"},
-		{"the shortest counts", []v1.Taint{noExecute("a"), noExecute("b"), noExecute("c")}, []v1.Toleration{bears("a", 60), bears("b", 30), bears("c", -1)}, 30, "b"},
+		{"not all tolerated", []v1.Taint{noExecute("a"), noExecute("b")}, []v1.Toleration{tolerates("a", 60)}, 0, "b"},
+		{"the shortest counts", []v1.Taint{noExecute("a"), noExecute("b"), noExecute("c")}, []v1.Toleration{tolerates("a", 60), tolerates("b", 30), tolerates("c", -1)}, 30, "b"},
 		{"negative seconds are none", []v1.Taint{noExecute("a")}, []v1.Toleration{{Key: "a", Operator: v1.TolerationOpExists, TolerationSeconds: ptr.To[int64](-5)}}, 0, "a"},
 		{"values differ", []v1.Taint{{Key: "a", Value: "x", Effect: v1.TaintEffectNoExecute}}, []v1.Toleration{{Key: "a", Operator: v1.TolerationOpEqual, Value: "y"}}, 0, "a"},
-		{"an older taint ends first", []v1.Taint{added(noExecute("a"), -50), noExecute("b")}, []v1.Toleration{bears("a", 60), bears("b", 30)}, 10, "a"},
-		{"a clock that is ahead prolongs nothing", []v1.Taint{added(noExecute("a"), 500)}, []v1.Toleration{bears("a", 60)}, 60, "a"},
+		{"an older taint ends first", []v1.Taint{added(noExecute("a"), -50), noExecute("b")}, []v1.Toleration{tolerates("a", 60), tolerates("b", 30)}, 10, "a"},
+		{"a clock that is ahead prolongs nothing", []v1.Taint{added(noExecute("a"), 500)}, []v1.Toleration{tolerates("a", 60)}, 60, "a"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			d := lifecycle.NewTaintEvictions()
@@ -94,8 +94,8 @@ func TestAPodStaysAsLongAsItTolerates(t *testing.T) {
 func TestAnEvictionIsCanceledWhenTheTaintIsRemoved(t *testing.T) {
 	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
-	d.SetPod(start, pod("p", "n", bears("a", 60)))
-	d.SetPod(start, pod("q", "n", bears("a", -1)))
+	d.SetPod(start, pod("p", "n", tolerates("a", 60)))
+	d.SetPod(start, pod("q", "n", tolerates("a", -1)))
 	if canceled := d.SetNode(after(10), "n", nil); len(canceled) != 1 || canceled[0].Name != "p" {
 		t.Errorf("canceled %v, expected p alone", canceled)
 	}
@@ -109,14 +109,14 @@ func TestAnEvictionIsCanceledWhenTheTaintIsRemoved(t *testing.T) {
 	if at, _ := d.Next(); !at.Equal(after(90)) {
 		t.Errorf("after the taint came back due at %v, expected 90s", at.Sub(start))
 	}
-	if d.SetPod(after(40), pod("p", "n", bears("a", -1))); len(d.Due(after(1000))) != 0 {
+	if d.SetPod(after(40), pod("p", "n", tolerates("a", -1))); len(d.Due(after(1000))) != 0 {
 		t.Error("due although it tolerates the taint for ever by now")
 	}
 }
 
 func TestAnUnchangedTaintKeepsItsTime(t *testing.T) {
 	d := lifecycle.NewTaintEvictions()
-	d.SetPod(start, pod("p", "n", bears("a", 60), bears("b", 60)))
+	d.SetPod(start, pod("p", "n", tolerates("a", 60), tolerates("b", 60)))
 	d.SetNode(start, "n", []v1.Taint{noExecute("a")})
 	d.SetNode(after(30), "n", []v1.Taint{noExecute("b"), noExecute("a")})
 	if at, _ := d.Next(); !at.Equal(after(60)) {
@@ -127,7 +127,7 @@ func TestAnUnchangedTaintKeepsItsTime(t *testing.T) {
 func TestAPodThatComesLaterCountsFromThen(t *testing.T) {
 	d := lifecycle.NewTaintEvictions()
 	d.SetNode(start, "n", []v1.Taint{added(noExecute("a"), -100)})
-	d.SetPod(after(50), pod("p", "n", bears("a", 60)))
+	d.SetPod(after(50), pod("p", "n", tolerates("a", 60)))
 	if at, _ := d.Next(); !at.Equal(after(110)) {
 		t.Errorf("due at %v, expected 110s", at.Sub(start))
 	}
@@ -204,7 +204,7 @@ func TestDeadlinesFollowFromTheLatestState(t *testing.T) {
 			p.Spec.Tolerations = nil
 			for _, key := range []string{"a", "b", "c"} {
 				if dice.IntN(2) == 0 {
-					p.Spec.Tolerations = append(p.Spec.Tolerations, bears(key, int64(dice.IntN(200)-50)))
+					p.Spec.Tolerations = append(p.Spec.Tolerations, tolerates(key, int64(dice.IntN(200)-50)))
 				}
 			}
 			pods[name] = p

@@ -20,11 +20,11 @@ func lease(name, annotation string) *coordinationv1.Lease {
 	return l
 }
 
-const told = `{"v":1,"signals":{"pid.available":{"level":"ok"},"memory.available":{"level":"tight","available":"700Mi","threshold":"500Mi","secondsToThreshold":42}},` +
+const annotationOfN1 = `{"v":1,"signals":{"pid.available":{"level":"ok"},"memory.available":{"level":"tight","available":"700Mi","threshold":"500Mi","secondsToThreshold":42}},` +
 	`"evicted":[{"owner":"o","signal":"memory.available","at":"1970-01-01T00:15:00Z"}]}`
 
 func TestHeadroomIsReadFromTheNodesLease(t *testing.T) {
-	node, h, err := NewHeadroom(lease("evictd-n1", told))
+	node, h, err := NewHeadroom(lease("evictd-n1", annotationOfN1))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,11 +35,11 @@ func TestHeadroomIsReadFromTheNodesLease(t *testing.T) {
 }
 
 func TestLeaseThatSaysNothingOfANodeIsLeftOut(t *testing.T) {
-	silent := lease("evictd-n1", told)
+	silent := lease("evictd-n1", annotationOfN1)
 	silent.Annotations = nil
-	elsewhere := lease("evictd-n1", told)
+	elsewhere := lease("evictd-n1", annotationOfN1)
 	elsewhere.Namespace = "kube-node-lease"
-	for _, l := range []*coordinationv1.Lease{silent, elsewhere, lease("other", told)} {
+	for _, l := range []*coordinationv1.Lease{silent, elsewhere, lease("other", annotationOfN1)} {
 		if _, h, err := NewHeadroom(l); h != nil || err != nil {
 			t.Errorf("%s/%s: headroom %v, error %v", l.Namespace, l.Name, h, err)
 		}
@@ -70,7 +70,7 @@ func TestRenewalAloneIsNoChange(t *testing.T) {
 		}
 		return table.SetHeadroom(Intern(node), h)
 	}
-	if !set(told, 0) || set(told, 10) || !set(strings.Replace(told, "tight", "soft", 1), 20) {
+	if !set(annotationOfN1, 0) || set(annotationOfN1, 10) || !set(strings.Replace(annotationOfN1, "tight", "soft", 1), 20) {
 		t.Error("a change was missed, or seen where only the time was new")
 	}
 	if version := table.Versions.Pressure; !table.SetHeadroom(Intern("n1"), nil) || table.SetHeadroom(Intern("n1"), nil) || table.Versions.Pressure == version {
@@ -99,7 +99,7 @@ func TestTheLatestEvictionsAreKeptInWhateverOrderTheyAreReported(t *testing.T) {
 	}
 	version := table.Versions.Pressure
 	if table.AddEviction(node, got[3]); table.Versions.Pressure != version {
-		t.Error("what is told again is a change")
+		t.Error("an eviction that is added again is a change")
 	}
 }
 
@@ -111,12 +111,12 @@ func TestEvictionsOfNodesThatAreGoneAreForgotten(t *testing.T) {
 		table.AddEviction(Intern(fmt.Sprint("n", i)), Eviction{Owner: "o", At: now.Add(time.Duration(i) * time.Minute)})
 	}
 	if len(table.evictions) > 4*keptEvictions || len(table.Evictions(Intern("stays"))) != 1 {
-		t.Errorf("evictions of %d nodes are kept, %d of the one that is there", len(table.evictions), len(table.Evictions(Intern("stays"))))
+		t.Errorf("evictions of %d nodes are kept, %d of the node that exists", len(table.evictions), len(table.Evictions(Intern("stays"))))
 	}
 }
 
 func FuzzNewHeadroom(f *testing.F) {
-	f.Add(told)
+	f.Add(annotationOfN1)
 	f.Fuzz(func(t *testing.T, annotation string) {
 		if _, h, err := NewHeadroom(lease("evictd-n1", annotation)); (h == nil) == (err == nil) {
 			t.Errorf("headroom %v, error %v", h, err)

@@ -69,7 +69,7 @@ func TestFollowerThatFellBehindHasToLookAtAllRows(t *testing.T) {
 		table.SetNode(node(fmt.Sprint("n", i), nil))
 	}
 	if _, ok := table.ChangedSince(0); ok {
-		t.Error("nobody has followed from the beginning")
+		t.Error("no reader has followed from the beginning")
 	}
 	mark := table.Mark()
 	pod := labelled(t, "p", "web")

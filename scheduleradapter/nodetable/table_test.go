@@ -26,18 +26,18 @@ func add(to, list v1.ResourceList) {
 	}
 }
 
-// walk makes random changes of a table and its twin.
+// walk makes random changes of a table and the reference.
 type walk struct {
 	*testing.T
 	generator
-	table *Table
-	twin  *twin
-	nodes []string // all node names
-	uids  []types.UID
+	table     *Table
+	reference *reference
+	nodes     []string // all node names
+	uids      []types.UID
 }
 
 func newWalk(t *testing.T, seed uint64) *walk {
-	w := &walk{T: t, generator: generator{rand.New(rand.NewPCG(seed, 0))}, table: New(), twin: newTwin()}
+	w := &walk{T: t, generator: generator{rand.New(rand.NewPCG(seed, 0))}, table: New(), reference: newReference()}
 	for i := range 80 {
 		w.nodes = append(w.nodes, fmt.Sprintf("n%02d", i))
 	}
@@ -54,7 +54,7 @@ func (w *walk) digest(p *v1.Pod) *Pod {
 
 // known returns the name of a node in the table.
 func (w *walk) known() (string, bool) {
-	order := w.twin.order()
+	order := w.reference.order()
 	if len(order) == 0 {
 		return "", false
 	}
@@ -66,10 +66,10 @@ func (w *walk) step() {
 	case roll < 10:
 		n := w.node(pick(w.generator, w.nodes))
 		w.table.SetNode(NewNode(n))
-		w.twin.setNode(n)
+		w.reference.setNode(n)
 	case roll < 20:
 		if name, ok := w.known(); ok {
-			n := w.twin.nodes[name].DeepCopy()
+			n := w.reference.nodes[name].DeepCopy()
 			change := w.node(name)
 			if w.chance(50) {
 				n.Labels = change.Labels
@@ -77,21 +77,21 @@ func (w *walk) step() {
 				n.Status, n.Spec = change.Status, change.Spec
 			}
 			w.table.SetNode(NewNode(n))
-			w.twin.setNode(n)
+			w.reference.setNode(n)
 		}
 	case roll < 24:
 		name := pick(w.generator, w.nodes)
 		w.table.RemoveNode(Intern(name))
-		w.twin.removeNode(name)
+		w.reference.removeNode(name)
 	case roll < 27:
 		name, labels := pick(w.generator, namespaceNames), w.labels()
 		w.table.SetNamespace(name, NewLabels(labels))
-		w.twin.namespaces[name] = labels
+		w.reference.namespaces[name] = labels
 	case roll < 32:
 		p := w.pod(string(pick(w.generator, w.uids)), w.nodes)
 		p.Spec.NodeName = pick(w.generator, w.nodes)
 		w.table.PlaceOn(w.digest(p), Intern(p.Spec.NodeName))
-		w.twin.pods[p.UID] = p
+		w.reference.pods[p.UID] = p
 	case roll < 70:
 		w.place()
 	case roll < 90:
@@ -106,20 +106,20 @@ func (w *walk) place() {
 		p := w.pod(string(pick(w.generator, w.uids)), w.nodes)
 		p.Spec.NodeName = name
 		w.table.Place(w.digest(p), w.table.Row(Intern(name)))
-		w.twin.pods[p.UID] = p
+		w.reference.pods[p.UID] = p
 	}
 }
 
 func (w *walk) displace() {
 	uid := pick(w.generator, w.uids)
 	w.table.Displace(uid)
-	delete(w.twin.pods, uid)
+	delete(w.reference.pods, uid)
 }
 
 // what makes changes inside nested tries and undoes them.
 func (w *walk) what(depth int) {
-	was := w.twin
-	w.twin = was.clone()
+	was := w.reference
+	w.reference = was.clone()
 	before := w.dump()
 	w.table.Try()
 	for range w.IntN(8) {
@@ -133,10 +133,10 @@ func (w *walk) what(depth int) {
 		}
 	}
 	if w.chance(30) {
-		w.twin.check(w.T, w.table, w.pod("probe", w.nodes))
+		w.reference.check(w.T, w.table, w.pod("probe", w.nodes))
 	}
 	w.table.Undo()
-	w.twin = was
+	w.reference = was
 	if after := w.dump(); after != before {
 		lines := strings.Split(after, "\n")
 		for i, line := range strings.Split(before, "\n") {
@@ -153,7 +153,7 @@ func (w *walk) displaceKnown() {
 	uid := pick(w.generator, w.uids)
 	if _, row := w.table.Find(uid); row != NoRow {
 		w.table.Displace(uid)
-		delete(w.twin.pods, uid)
+		delete(w.reference.pods, uid)
 	}
 }
 
@@ -198,17 +198,17 @@ func sorted[V any](m map[Symbol]V) []Symbol {
 	return slices.SortedFunc(maps.Keys(m), func(a, b Symbol) int { return strings.Compare(a.Value(), b.Value()) })
 }
 
-func TestTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
-	compareWithTwin(t, 2, 1000)
+func TestTableSaysWhatTheReferenceCounts(t *testing.T) {
+	compareWithReference(t, 2, 1000)
 }
 
-func TestCampaignTableSaysWhatItsNaiveTwinCounts(t *testing.T) {
+func TestCampaignTableSaysWhatTheReferenceCounts(t *testing.T) {
 	campaign.Only(t)
-	compareWithTwin(t, 8, 10_000)
+	compareWithReference(t, 8, 10_000)
 }
 
-// compareWithTwin makes changes from each seed.
-func compareWithTwin(t *testing.T, seeds uint64, steps int) {
+// compareWithReference makes changes from each seed.
+func compareWithReference(t *testing.T, seeds uint64, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
@@ -216,7 +216,7 @@ func compareWithTwin(t *testing.T, seeds uint64, steps int) {
 			for i := range steps {
 				w.step()
 				if i%10 == 0 {
-					w.twin.check(t, w.table, w.pod("probe", w.nodes))
+					w.reference.check(t, w.table, w.pod("probe", w.nodes))
 				}
 			}
 		})

@@ -10,7 +10,7 @@ import (
 
 // checkVolumes compares the users of the probe's volumes. Ephemeral claims have the
 // name of their pod.
-func (w *twin) checkVolumes(t *testing.T, table *Table, digest *Pod) {
+func (w *reference) checkVolumes(t *testing.T, table *Table, digest *Pod) {
 	t.Helper()
 	shared := map[Symbol]func(*v1.Pod, *v1.Volume) bool{}
 	for _, c := range digest.Claims {

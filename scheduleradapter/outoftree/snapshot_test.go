@@ -17,8 +17,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// town is a table with random changes.
-type town struct {
+// randomTable is a table with random changes.
+type randomTable struct {
 	*testing.T
 	random *rand.Rand
 	table  *nodetable.Table
@@ -26,13 +26,15 @@ type town struct {
 	pods   []types.UID
 }
 
-func newTown(t *testing.T, seed uint64) *town {
-	return &town{T: t, random: rand.New(rand.NewPCG(seed, seed)), table: nodetable.New()}
+func newRandomTable(t *testing.T, seed uint64) *randomTable {
+	return &randomTable{T: t, random: rand.New(rand.NewPCG(seed, seed)), table: nodetable.New()}
 }
 
-func (c *town) name() nodetable.Symbol { return nodetable.Intern(fmt.Sprint("n", c.random.IntN(12))) }
+func (c *randomTable) name() nodetable.Symbol {
+	return nodetable.Intern(fmt.Sprint("n", c.random.IntN(12)))
+}
 
-func (c *town) node() *nodetable.Node {
+func (c *randomTable) node() *nodetable.Node {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: c.name().Value(), Labels: map[string]string{v1.LabelTopologyZone: fmt.Sprint("z", c.random.IntN(3))}}}
 	n.Status.Allocatable = v1.ResourceList{"cpu": resource.MustParse("4"), "pods": resource.MustParse("110"), "example.com/gpu": *resource.NewQuantity(int64(c.random.IntN(3)), resource.DecimalSI)}
 	for range c.random.IntN(3) {
@@ -41,7 +43,7 @@ func (c *town) node() *nodetable.Node {
 	return nodetable.NewNode(n)
 }
 
-func (c *town) pod() *nodetable.Pod {
+func (c *randomTable) pod() *nodetable.Pod {
 	c.next++
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("p", c.next), UID: types.UID(fmt.Sprint("p", c.next))}}
 	container := v1.Container{Name: "c"}
@@ -65,7 +67,7 @@ func (c *town) pod() *nodetable.Pod {
 }
 
 // step makes a change, or a change inside a try.
-func (c *town) step() {
+func (c *randomTable) step() {
 	place := func() {
 		if row := c.table.Row(c.name()); row != nodetable.NoRow {
 			c.table.Place(c.pod(), row)
@@ -89,8 +91,8 @@ func (c *town) step() {
 	}
 }
 
-// shown is the state of a NodeInfo without its generation.
-type shown struct {
+// nodeInfoState is the state of a NodeInfo without its generation.
+type nodeInfoState struct {
 	node                                 *v1.Node
 	pods, withAffinity, withAntiAffinity []*v1.Pod
 	requested, nonZero, allocatable      any
@@ -99,7 +101,7 @@ type shown struct {
 	claims                               map[string]int
 }
 
-func display(n fwk.NodeInfo) shown {
+func display(n fwk.NodeInfo) nodeInfoState {
 	pods := func(infos []fwk.PodInfo) (all []*v1.Pod) {
 		for _, info := range infos {
 			all = append(all, info.GetPod())
@@ -115,14 +117,14 @@ func display(n fwk.NodeInfo) shown {
 		}
 		return []any{r.GetMilliCPU(), r.GetMemory(), r.GetEphemeralStorage(), r.GetAllowedPodNumber(), scalars}
 	}
-	return shown{
+	return nodeInfoState{
 		n.Node(), pods(n.GetPods()), pods(n.GetPodsWithAffinity()), pods(n.GetPodsWithRequiredAntiAffinity()),
 		amounts(n.GetRequested()), amounts(n.GetNonZeroRequested()), amounts(n.GetAllocatable()),
 		n.GetUsedPorts(), n.GetImageStates(), n.GetPVCRefCounts(),
 	}
 }
 
-func showAll(nodes []fwk.NodeInfo) (all []shown) {
+func showAll(nodes []fwk.NodeInfo) (all []nodeInfoState) {
 	for _, n := range nodes {
 		all = append(all, display(n))
 	}
@@ -141,7 +143,7 @@ func TestCampaignSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
 }
 
 func compareWithScratch(t *testing.T, seed uint64) {
-	c := newTown(t, seed)
+	c := newRandomTable(t, seed)
 	f := newFollower(c.table)
 	for step := range 600 {
 		c.step()
@@ -164,7 +166,7 @@ func compareWithScratch(t *testing.T, seed uint64) {
 }
 
 func TestRowsThatDidNotChangeKeepTheirNodeInfo(t *testing.T) {
-	c := newTown(t, 2)
+	c := newRandomTable(t, 2)
 	for range 200 {
 		c.step()
 	}
@@ -190,7 +192,7 @@ func TestRowsThatDidNotChangeKeepTheirNodeInfo(t *testing.T) {
 }
 
 func TestCopyOfNodeInfoChangesAlone(t *testing.T) {
-	c := newTown(t, 3)
+	c := newRandomTable(t, 3)
 	for range 300 {
 		c.step()
 	}
@@ -216,8 +218,8 @@ func TestCopyOfNodeInfoChangesAlone(t *testing.T) {
 	}
 }
 
-func TestNodeInfoThatAPluginHasSpoiltIsMadeAnew(t *testing.T) {
-	c := newTown(t, 4)
+func TestNodeInfoThatAPluginHasChangedIsMadeAgain(t *testing.T) {
+	c := newRandomTable(t, 4)
 	for range 100 {
 		c.step()
 	}

@@ -12,13 +12,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// onlooker is a filter that accepts all nodes but may read pods, so that sums do
+// podReader is a filter that accepts all nodes but may read pods, so that sums do
 // not decide.
-type onlooker struct{}
+type podReader struct{}
 
-func (onlooker) Name() string                             { return "Onlooker" }
-func (onlooker) Filter(*framework.Cycle) framework.Status { return framework.Status{} }
-func (onlooker) Reasons(*nodetable.Pod, uint32) []string  { return nil }
+func (podReader) Name() string                             { return "Onlooker" }
+func (podReader) Filter(*framework.Cycle) framework.Status { return framework.Status{} }
+func (podReader) Reasons(*nodetable.Pod, uint32) []string  { return nil }
 
 // outcome is the result of an attempt as text.
 func (c *cluster) outcome(pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) string {
@@ -56,7 +56,7 @@ func compareWithTrial(t *testing.T, rounds int) {
 	seen := map[string]int{}
 	for round := range rounds {
 		start := at(dice.IntN(8))
-		sums, trial := newCluster(t, 100, 100, start), newCluster(t, 100, 100, start, onlooker{})
+		sums, trial := newCluster(t, 100, 100, start), newCluster(t, 100, 100, start, podReader{})
 		nominated := map[*nodetable.Pod]nodetable.Symbol{}
 		var order []*nodetable.Pod
 		nodes := 1 + dice.IntN(5)

@@ -199,22 +199,22 @@ func TestPodIsHeldBackWhileItsVictimsAreBeingDeleted(t *testing.T) {
 	}
 	c.busy["p"] = true
 	if s := c.plugin.PreEnqueue(p); s.Code != framework.UnschedulableAndUnresolvable || s.Reason != "waiting for the preemption for this pod to be finished" {
-		t.Errorf("%+v while victims are being told", s)
+		t.Errorf("%+v while victims are being evicted", s)
 	}
 }
 
-func TestVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
-	compareWithTwin(t, 400)
+func TestVictimsAreThoseOfTheReference(t *testing.T) {
+	compareWithReference(t, 400)
 }
 
-func TestCampaignVictimsAreWhomTheirTwinWouldChoose(t *testing.T) {
+func TestCampaignVictimsAreThoseOfTheReference(t *testing.T) {
 	campaign.Only(t)
-	compareWithTwin(t, 20_000)
+	compareWithReference(t, 20_000)
 }
 
-// compareWithTwin preempts in random clusters and compares the cost with that of a
+// compareWithReference preempts in random clusters and compares the cost with that of a
 // naive implementation.
-func compareWithTwin(t *testing.T, rounds int) {
+func compareWithReference(t *testing.T, rounds int) {
 	dice := rand.New(rand.NewPCG(1, 2))
 	nominated := 0
 	for round := range rounds {
@@ -237,7 +237,7 @@ func compareWithTwin(t *testing.T, rounds int) {
 		p := c.pod("p", dice.Int32N(5), 1+dice.Int64N(9))
 		c.refuse(p)
 		nomination, _ := c.plugin.PostFilter(&c.cycle)
-		want := twinOf(nodes, p, c.budgets)
+		want := referenceOf(nodes, p, c.budgets)
 		got := ""
 		if nomination.Node != nil {
 			nominated++
@@ -246,7 +246,7 @@ func compareWithTwin(t *testing.T, rounds int) {
 			got = cost(nomination.Victims, violations(lower, c.budgets))
 		}
 		if got != want {
-			t.Fatalf("round %d: %q, its twin %q", round, got, want)
+			t.Fatalf("round %d: %q, the reference %q", round, got, want)
 		}
 		if c.table.PodCount() != len(slices.Concat(slices.Collect(maps.Values(nodes))...)) {
 			t.Fatalf("round %d: pods are missing after the search", round)
@@ -257,8 +257,8 @@ func compareWithTwin(t *testing.T, rounds int) {
 	}
 }
 
-// twinOf is the cost of the best node; empty: none.
-func twinOf(nodes map[string][]*nodetable.Pod, p *nodetable.Pod, budgets []*policyv1.PodDisruptionBudget) string {
+// referenceOf is the cost of the best node; empty: none.
+func referenceOf(nodes map[string][]*nodetable.Pod, p *nodetable.Pod, budgets []*policyv1.PodDisruptionBudget) string {
 	best := ""
 	for _, pods := range nodes {
 		free, lower := int64(8), []*nodetable.Pod{}

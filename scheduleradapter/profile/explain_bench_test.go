@@ -46,7 +46,7 @@ func BenchmarkExplain(b *testing.B) {
 				}
 			})
 		}
-		b.Run(fmt.Sprintf("%d waiting/who waits", waiting), func(b *testing.B) {
+		b.Run(fmt.Sprintf("%d waiting/list", waiting), func(b *testing.B) {
 			for b.Loop() {
 				scheduler.Pending(0)
 			}

@@ -126,7 +126,7 @@ func BenchmarkEvent(b *testing.B) {
 		}{
 			{"asked", framework.Event{Resource: framework.NodeResource, Action: framework.UpdateNodeAllocatable}},
 			{"passed-over", framework.Event{Resource: framework.NodeResource, Action: framework.UpdateNodeTaint}},
-			{"nobody-registered", framework.Event{Resource: framework.NodeResource, Action: framework.UpdateNodeCondition}},
+			{"not-registered", framework.Event{Resource: framework.NodeResource, Action: framework.UpdateNodeCondition}},
 		} {
 			b.Run(fmt.Sprintf("%s/%d", c.name, n), func(b *testing.B) {
 				q := resting(benchPods(b, n), framework.QueueSkip)

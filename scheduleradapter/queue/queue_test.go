@@ -69,7 +69,7 @@ func (s *script) check() error {
 		in("rejection", r.members, Unschedulable, Gated)
 		for i, e := range r.members {
 			if e.by != r || e.member != i {
-				fault("%s is not where it rests", e.Pod.UID)
+				fault("%s has the wrong place in its rejection", e.Pod.UID)
 			}
 		}
 	}
@@ -110,13 +110,13 @@ func (s *script) check() error {
 		}
 	}
 	if q.inFlight.oldest == nil && len(q.inFlight.events) > 0 {
-		fault("%d events for nobody", len(q.inFlight.events))
+		fault("%d events without a pod in flight", len(q.inFlight.events))
 	}
 	return errors.Join(errs...)
 }
 
-// world is the configuration of random scripts.
-const world = `
+// randomConfig is the configuration of random scripts.
+const randomConfig = `
 hint Fit Node/Add
 hint Fit Node/UpdateNodeAllocatable
 hint Fit AssignedPod/Delete
@@ -131,23 +131,23 @@ hint Preemption AssignedPod/Delete always
 hint Foreign */All always
 `
 
-// TestRandomDaysMatchTheNaiveTwin runs random commands; the script compares queue
-// and twin and checks the invariants after each.
-func TestRandomDaysMatchTheNaiveTwin(t *testing.T) {
-	playRandomDays(t, 2, 10_000)
+// TestRandomDaysMatchTheReference runs random commands; the script compares queue
+// and reference and checks the invariants after each.
+func TestRandomDaysMatchTheReference(t *testing.T) {
+	runRandomDays(t, 2, 10_000)
 }
 
-func TestCampaignRandomDaysMatchTheNaiveTwin(t *testing.T) {
+func TestCampaignRandomDaysMatchTheReference(t *testing.T) {
 	campaign.Only(t)
-	playRandomDays(t, 64, 10_000)
+	runRandomDays(t, 64, 10_000)
 }
 
-func playRandomDays(t *testing.T, seeds uint64, steps int) {
+func runRandomDays(t *testing.T, seeds uint64, steps int) {
 	for seed := range seeds {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
 			day := randomDay(rand.New(rand.NewPCG(seed, 1)), steps)
-			if transcript, err := newScript().run(world + day); err != nil {
+			if transcript, err := newScript().run(randomConfig + day); err != nil {
 				lines := strings.Split(transcript, "\n")
 				t.Fatalf("%v\n%s", err, strings.Join(lines[max(0, len(lines)-60):], "\n"))
 			}
@@ -204,7 +204,7 @@ func TestNextIsWhenPopBringsAPod(t *testing.T) {
 	for seed := range uint64(200) {
 		rng := rand.New(rand.NewPCG(seed, 2))
 		s := newScript()
-		if _, err := s.run(world + randomDay(rng, 100)); err != nil {
+		if _, err := s.run(randomConfig + randomDay(rng, 100)); err != nil {
 			t.Fatal(err)
 		}
 		clear(s.gates)
@@ -241,10 +241,10 @@ func FuzzScript(f *testing.F) {
 		}
 		f.Add(string(text))
 	}
-	f.Add(world + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
+	f.Add(randomConfig + randomDay(rand.New(rand.NewPCG(1, 3)), 200))
 	f.Fuzz(func(t *testing.T, text string) {
 		if len(text) > 20_000 || strings.ContainsAny(text, "\x00\x01") {
-			t.Skip("too long, or names the queue does not guarantee to tell apart")
+			t.Skip("too long, or names that the queue does not guarantee to distinguish")
 		}
 		if transcript, err := newScript().run(text); err != nil {
 			t.Fatalf("%v\n%s", err, transcript)

@@ -16,9 +16,9 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// helped is the object of a scripted event: the pods for which all hints return
+// hinted is the object of a scripted event: the pods for which all hints return
 // Queue.
-type helped []string
+type hinted []string
 
 type scriptProfile struct{ s *script }
 
@@ -36,7 +36,7 @@ func (p scriptProfile) PreEnqueue(pod *nodetable.Pod) framework.Status {
 
 func (p scriptProfile) Hints() map[string][]framework.EventHint { return p.s.hints }
 
-// script runs commands, one a line, against a queue and its naive twin, and
+// script runs commands, one a line, against a queue and the reference, and
 // writes down what the queue did:
 //
 //	backoff INITIAL MAX | patience DURATION    before anything else
@@ -51,16 +51,16 @@ func (p scriptProfile) Hints() map[string][]framework.EventHint { return p.s.hin
 //	fail POD [PLUGIN...] [pending PLUGIN...]
 //	event EVENT [POD...]                       whom it helps
 type script struct {
-	out     strings.Builder
-	cfg     Config
-	hints   map[string][]framework.EventHint
-	gates   map[string]string
-	start   time.Time
-	now     time.Time
-	traces  bool
-	q       *Queue
-	twin    *twin
-	handles map[string]*Entry // entries by pod as last popped
+	out       strings.Builder
+	cfg       Config
+	hints     map[string][]framework.EventHint
+	gates     map[string]string
+	start     time.Time
+	now       time.Time
+	traces    bool
+	q         *Queue
+	reference *reference
+	handles   map[string]*Entry // entries by pod as last popped
 }
 
 func newScript() *script {
@@ -109,11 +109,11 @@ func (s *script) begin() {
 	}
 	s.cfg.Profiles = map[string]Profile{"default": scriptProfile{s}}
 	s.q = New(s.start, s.cfg)
-	s.twin = newTwin(s)
+	s.reference = newReference(s)
 }
 
 // run runs a script and returns the transcript; the error is a difference between
-// queue and twin, or a violated invariant.
+// queue and reference, or a violated invariant.
 func (s *script) run(text string) (string, error) {
 	for line := range strings.Lines(text) {
 		line = strings.TrimSpace(line)
@@ -128,7 +128,7 @@ func (s *script) run(text string) (string, error) {
 		if s.q == nil {
 			continue
 		}
-		if err := errors.Join(s.check(), s.twin.differs(s.q, s.now)); err != nil {
+		if err := errors.Join(s.check(), s.reference.differs(s.q, s.now)); err != nil {
 			return s.out.String(), fmt.Errorf("after %q: %w", line, err)
 		}
 	}
@@ -202,7 +202,7 @@ func (s *script) ask(plugin, mode string) func(*framework.Occurrence, *nodetable
 		} else if helps(o, pod) {
 			hint = framework.Queue
 		}
-		if s.traces && !s.twin.thinking {
+		if s.traces && !s.reference.thinking {
 			s.printf("%s asked about %s: %s\n", plugin, pod.UID, [...]string{"skip", "queue"}[hint])
 		}
 		return hint, err
@@ -211,7 +211,7 @@ func (s *script) ask(plugin, mode string) func(*framework.Occurrence, *nodetable
 
 // helps reports whether an event helps a pod; its own changes do.
 func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
-	if object, ok := o.Object.(helped); ok {
+	if object, ok := o.Object.(hinted); ok {
 		return slices.Contains(object, pod.Object.Name)
 	}
 	return o.Pod != nil && o.Pod.UID == pod.UID
@@ -220,7 +220,7 @@ func helps(o *framework.Occurrence, pod *nodetable.Pod) bool {
 func (s *script) plain() map[string]func() error {
 	return map[string]func() error{
 		"trace":   func() error { s.traces = true; return nil },
-		"advance": func() error { s.q.Flush(s.now); s.twin.advance(s.now); return nil },
+		"advance": func() error { s.q.Flush(s.now); s.reference.advance(s.now); return nil },
 		"show":    func() error { s.show(); return nil },
 		"counts": func() error {
 			var lines []string
@@ -241,8 +241,8 @@ func (s *script) plain() map[string]func() error {
 			} else {
 				s.printf("nothing\n")
 			}
-			if other := s.twin.pop(s.now); other != name {
-				return fmt.Errorf("the twin pops %s", other)
+			if other := s.reference.pop(s.now); other != name {
+				return fmt.Errorf("the reference pops %s", other)
 			}
 			return nil
 		},
@@ -271,7 +271,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 			pod, err := describe(name, args)
 			if err == nil {
 				s.q.Add(s.now, pod)
-				s.twin.update(s.now, pod, 0)
+				s.reference.update(s.now, pod, 0)
 			}
 			return err
 		},
@@ -286,7 +286,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 			pod, err := describe(name, args[1:])
 			if err == nil {
 				s.q.Update(s.now, pod, changed)
-				s.twin.update(s.now, pod, changed)
+				s.reference.update(s.now, pod, changed)
 			}
 			return err
 		},
@@ -295,18 +295,18 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 			return nil
 		},
 		"ungate": func(name string, _ []string) error { delete(s.gates, name); return nil },
-		"delete": func(name string, _ []string) error { s.q.Delete(types.UID(name)); s.twin.remove(name); return nil },
+		"delete": func(name string, _ []string) error { s.q.Delete(types.UID(name)); s.reference.remove(name); return nil },
 		"activate": func(name string, args []string) error {
 			for _, name := range append([]string{name}, args...) {
 				s.q.Activate(s.now, types.UID(name))
-				s.twin.activate(s.now, name)
+				s.reference.activate(s.now, name)
 			}
 			return nil
 		},
 		"permit": func(name string, _ []string) error {
 			if e := s.handles[name]; e != nil {
 				s.q.Permit(e)
-				s.twin.permit(e)
+				s.reference.permit(e)
 			}
 			return nil
 		},
@@ -319,7 +319,7 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 				out := e.Place() == InFlight || e.Place() == Binding
 				s.q.Fail(s.now, e, by)
 				if out {
-					s.twin.fail(s.now, name, by)
+					s.reference.fail(s.now, name, by)
 				}
 			}
 			return nil
@@ -327,9 +327,9 @@ func (s *script) verbs() map[string]func(pod string, args []string) error {
 		"event": func(name string, args []string) error {
 			ev, err := event(name)
 			if err == nil {
-				o := &framework.Occurrence{Event: ev, Object: helped(args)}
+				o := &framework.Occurrence{Event: ev, Object: hinted(args)}
 				s.q.MoveAllToActiveOrBackoff(s.now, o)
-				s.twin.move(s.now, o)
+				s.reference.move(s.now, o)
 			}
 			return err
 		},

@@ -31,8 +31,8 @@ func write(t *testing.T, files map[string]string) string {
 	return dir
 }
 
-// told replaces the directory in texts.
-func told(dir string, texts []string) []string {
+// withoutDir replaces the directory in texts.
+func withoutDir(dir string, texts []string) []string {
 	for i := range texts {
 		texts[i] = strings.TrimPrefix(texts[i], dir+string(filepath.Separator))
 	}
@@ -83,7 +83,7 @@ func TestAClusterIsReadFromFilesOfEveryKind(t *testing.T) {
 	if got := names(objects); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
-	have(t, "warnings", told(dir, warnings), []string{
+	have(t, "warnings", withoutDir(dir, warnings), []string{
 		"every.yaml: document 18: kind Deployment of apps/v1 is left out",
 		"every.yaml: document 19: kind PodDisruptionBudget of policy/v1beta1 is left out",
 	})
@@ -136,7 +136,7 @@ spec: {}
 	if got, want := names(objects), "Node:c Pod:a Pod:d Pod:e Namespace:default"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
-	have(t, "warnings", told(dir, warnings), []string{"lists.yaml: document 1: items[1]: kind ConfigMap of v1 is left out", "lists.yaml: document 3: kind AllowList of example.org/v1 is left out"})
+	have(t, "warnings", withoutDir(dir, warnings), []string{"lists.yaml: document 1: items[1]: kind ConfigMap of v1 is left out", "lists.yaml: document 3: kind AllowList of example.org/v1 is left out"})
 }
 
 func TestObjectsAreAdmittedWhateverTheirOrder(t *testing.T) {
@@ -209,7 +209,7 @@ globalDefault: true
 	for _, fault := range manifest.Faults(err) {
 		got = append(got, fault.Error())
 	}
-	have(t, "faults", told(dir, got), []string{
+	have(t, "faults", withoutDir(dir, got), []string{
 		"a.yaml: document 1: Pod default/p: spec.priority: expected a number (int32), found string",
 		`a.yaml: document 1: Pod default/p: unknown field "spec.nodename"`,
 		`a.yaml: document 2: apiVersion "", kind "Pod": both are required`,

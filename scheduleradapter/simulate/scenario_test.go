@@ -20,7 +20,7 @@ func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
 		t.Chdir("testdata")
 		name := filepath.Base(file)
-		golden.Facts(t, golden.Beside(name, ".golden"), play(t, append([]string{"-o", "json"}, commandLine(t, name)...)))
+		golden.Facts(t, golden.Beside(name, ".golden"), output(t, append([]string{"-o", "json"}, commandLine(t, name)...)))
 	})
 }
 
@@ -29,7 +29,7 @@ func TestJSON(t *testing.T) {
 	golden.Each(t, "testdata/json/*.jsonl", func(t *testing.T, file string) {
 		t.Chdir("testdata")
 		name := filepath.Base(file)
-		golden.Check(t, filepath.Join("json", name), play(t, append([]string{"-o", "json"}, commandLine(t, golden.Beside(name, ".yaml"))...)))
+		golden.Check(t, filepath.Join("json", name), output(t, append([]string{"-o", "json"}, commandLine(t, golden.Beside(name, ".yaml"))...)))
 	})
 }
 
@@ -38,7 +38,7 @@ func TestText(t *testing.T) {
 	golden.Each(t, "testdata/text/*.txt", func(t *testing.T, file string) {
 		t.Chdir("testdata")
 		name := filepath.Base(file)
-		golden.Check(t, filepath.Join("text", name), play(t, commandLine(t, golden.Beside(name, ".yaml"))))
+		golden.Check(t, filepath.Join("text", name), output(t, commandLine(t, golden.Beside(name, ".yaml"))))
 	})
 }
 
@@ -57,8 +57,8 @@ func commandLine(t *testing.T, name string) []string {
 	return strings.Fields(words)
 }
 
-// play returns the output; lines of standard error are first, with a "#".
-func play(t *testing.T, args []string) []byte {
+// output returns the output; lines of standard error are first, with a "#".
+func output(t *testing.T, args []string) []byte {
 	t.Helper()
 	var out, errs, all bytes.Buffer
 	root := scheduleradapter.NewCommand("test")

@@ -27,8 +27,8 @@ func runDisks(t testing.TB, given Paths, log slog.Handler) *Disks {
 	return d
 }
 
-// figures reads one of the filesystems until it tells what was so after the call,
-// or an error.
+// figures reads one of the filesystems until the values are from after the call, or
+// there is an error.
 func (d *Disks) figures(t *testing.T, i int) (s stats.Filesystem, err error) {
 	t.Helper()
 	called := time.Now()
@@ -115,7 +115,7 @@ func TestTheLayoutFollowsTheDevices(t *testing.T) {
 		if got := d.Layout(); got != c.want {
 			t.Errorf("%v: got %v", c, got)
 		}
-		if told := strings.Contains(log.String(), "on a third filesystem"); told != (c.want == SeparateFs) {
+		if logged := strings.Contains(log.String(), "on a third filesystem"); logged != (c.want == SeparateFs) {
 			t.Errorf("%v: log:\n%s", c, &log)
 		}
 	}

@@ -97,8 +97,8 @@ func TestADirectoryThatCannotBeMeasuredIsLoggedOnce(t *testing.T) {
 	var log bytes.Buffer
 	_, round := surveying(t, &log, volumeOf(file))
 	round()
-	if told := bytes.Count(log.Bytes(), []byte("cannot measure a directory")); told != 1 {
-		t.Errorf("told %d times:\n%s", told, &log)
+	if logged := bytes.Count(log.Bytes(), []byte("cannot measure a directory")); logged != 1 {
+		t.Errorf("logged %d times:\n%s", logged, &log)
 	}
 }
 
@@ -136,7 +136,7 @@ func TestADiskThatFillsUpMoreThanItsTreesIsSurveyedWhole(t *testing.T) {
 	_ = os.Chtimes(dir+"/d5/5", old, old)
 	s.scan(t.Context(), false, 0, everyPod)
 	if !s.unexplained() {
-		t.Error("a quiet file has grown and nobody wonders")
+		t.Error("a file has grown without a change of its directory, and is not noticed")
 	}
 	if whole(); s.unexplained() || disk.found.Load().volumes[0].Used.Or(0) < unexplainedBytes {
 		t.Errorf("after a whole round: %v", disk.found.Load().volumes)
@@ -150,7 +150,7 @@ func TestARoundThatIsCutShortReportsNothing(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if s.scan(ctx, true, 0, everyPod); disk.found.Load() != nil || !s.LastScan().IsZero() {
-		t.Error("it tells")
+		t.Error("it reports")
 	}
 }
 

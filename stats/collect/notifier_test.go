@@ -122,13 +122,13 @@ func TestFarFromAThresholdAWatchIsWokenHalfTheWay(t *testing.T) {
 	w.awaitSource(t, MemcgThreshold)
 }
 
-// awaitArmed aims until the kernel tells.
+// awaitArmed sets the levels until the kernel notifies of them.
 func (w *watched) awaitArmed(t *testing.T, a MemoryLevels) {
 	t.Helper()
 	awaitThat(t, "usage thresholds", func() bool { return w.SetLevels(a) == ArmedForNode })
 }
 
-func TestAWatchOutlivesItsGroupAndWatchesTheOneThatTakesItsPlace(t *testing.T) {
+func TestAWatchOutlivesItsGroupAndWatchesTheNextGroupOfThePath(t *testing.T) {
 	w := newWatched(t, true)
 	w.awaitArmed(t, MemoryLevels{1: at(40 << 20)})
 	w.drain()
@@ -177,6 +177,6 @@ func TestANoticeThatCannotBeHadIsLoggedOnce(t *testing.T) {
 		w.reopen()
 	}
 	if n := strings.Count(logged.String(), `notification="node memory events"`); n != 1 {
-		t.Errorf("told %d times: %s", n, &logged)
+		t.Errorf("logged %d times: %s", n, &logged)
 	}
 }

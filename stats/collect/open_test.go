@@ -145,7 +145,7 @@ func TestAWritableLayerIsMeasuredWhereTheHostHasMountedIt(t *testing.T) {
 		d.SetRuntimeFigures(RuntimeFigures{Layers: []stats.Volume{{}, {Time: time.Now().Add(-at.age), Used: stats.Known(1), Inodes: stats.Known(1)}}})
 		round()
 		if d.read(&got); got.Containers[1].Rootfs != stats.Known(at.want) {
-			t.Errorf("told %v ago by the runtime: got %v, want %d", at.age, got.Containers[1].Rootfs, at.want)
+			t.Errorf("reported %v ago by the runtime: got %v, want %d", at.age, got.Containers[1].Rootfs, at.want)
 		}
 	}
 }

@@ -15,8 +15,8 @@ import (
 )
 
 // A project that uses 8392704 bytes in 3 inodes, of 16 MiB and 100 inodes, as
-// Q_GETQUOTA tells it on ext4.
-var toldByExt4 = [72]byte{
+// Q_GETQUOTA returns it on ext4.
+var quotaOfExt4 = [72]byte{
 	0x00, 0x40, 0, 0, 0, 0, 0, 0, // hard limit, KiB
 	0x00, 0x30, 0, 0, 0, 0, 0, 0,
 	0x00, 0x10, 0x80, 0, 0, 0, 0, 0, // bytes in use
@@ -35,7 +35,7 @@ func TestAQuotaShowsWhatItsProjectUses(t *testing.T) {
 	if size := unsafe.Sizeof(projectOf{}); size != 28 {
 		t.Fatalf("struct fsxattr has 28 bytes, ours %d", size)
 	}
-	quota := *(*projectQuota)(unsafe.Pointer(&toldByExt4))
+	quota := *(*projectQuota)(unsafe.Pointer(&quotaOfExt4))
 	now := time.Now()
 	if got, want := quota.used(now), (stats.Volume{Time: now, Used: stats.Known(8392704), Inodes: stats.Known(3)}); got != want {
 		t.Errorf("got %v, want %v", got, want)

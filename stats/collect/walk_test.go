@@ -297,7 +297,7 @@ func TestNoLinkLeadsOutOfAPlace(t *testing.T) {
 			t.Errorf("%q: got %v, %d inodes", below, err, w.inodes)
 		}
 	}
-	// The root is the operator's, who may have moved it.
+	// The root is the operator's choice and may be moved.
 	moved := t.TempDir() + "/kubelet"
 	require.NoError(t, os.Symlink(root, moved))
 	if w := whole(t, moved+"/pods"); w.inodes < 4 {

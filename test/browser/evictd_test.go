@@ -124,5 +124,5 @@ func TestThePageOfEvictd(t *testing.T) {
 	p.see("that evictd is away", `document.querySelector("#live").textContent === "reconnecting"`)
 	n.evictd(sandbox.NodeName("node-2"))
 	p.see("the next evictd", `document.querySelector("#live").textContent === "live" && document.querySelector("#node").textContent === "node-2"`)
-	p.forgive("v1/events") // that nobody answered meanwhile
+	p.forgive("v1/events") // which had no answer meanwhile
 }

@@ -99,7 +99,7 @@ func TestThePageOfTheScheduler(t *testing.T) {
 	p.scheme("light")
 	p.see("the pod that waits, and why", `/default.giant.*unschedulable.*Insufficient cpu/.test(document.querySelector("#pending")?.textContent)`)
 	p.see("the node under pressure first", `/^node-pressed.*MemoryPressure/.test(document.querySelector("#nodes .cell.ink-bad")?.textContent)`)
-	p.see("the one that is near", `document.querySelector("#nodes .cell.ink-tight")?.textContent.startsWith("node-tight")`)
+	p.see("the node that is near", `document.querySelector("#nodes .cell.ink-tight")?.textContent.startsWith("node-tight")`)
 	p.see("the queues over time", `document.querySelector("#depth .curve")?.getAttribute("d").length > 10`)
 	p.see("attempts and how long they took", `/12 scheduled/.test(document.querySelector("#tiles").textContent) && /99 of 100 within \d/.test(document.querySelector("#tiles").textContent)`)
 	p.shoot("light")

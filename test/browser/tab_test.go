@@ -58,7 +58,7 @@ func openTab(t *testing.T, browser context.Context, address string) *tab {
 	t.Helper()
 	ctx, cancel := chromedp.NewContext(browser)
 	p := &tab{T: t, ctx: ctx, address: "http://" + address + "/"}
-	require.NoError(t, chromedp.Listen(ctx, p.hear))
+	require.NoError(t, chromedp.Listen(ctx, p.listen))
 	t.Cleanup(func() {
 		cancel()
 		p.mu.Lock()
@@ -73,7 +73,7 @@ func openTab(t *testing.T, browser context.Context, address string) *tab {
 	return p
 }
 
-func (p *tab) hear(event any) {
+func (p *tab) listen(event any) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	fault := func(format string, args ...any) { p.faults = append(p.faults, fmt.Sprintf(format, args...)) }

@@ -64,7 +64,7 @@ var (
 	notRun  = regexp.MustCompile(`^not run(?:, ([^:]+))?: (.+)$`)
 )
 
-// add takes up a comment, if it is a mark.
+// add adds a comment, if it is a mark.
 func (m *marks) add(text string) (is bool) {
 	switch text {
 	case "figures vary":
@@ -158,7 +158,7 @@ func (p *page) text(of span) string {
 	return b.String()
 }
 
-// addCommands adds a block of commands. One that ends with a backslash goes on in
+// addCommands adds a block of commands. One that ends with a backslash continues in
 // the next line.
 func (p *page) addCommands(of span, m marks) {
 	b := block{line: of.from + 1, marks: m}

@@ -60,8 +60,8 @@ const memory = "memory.available"
 
 func mib(q resource.Quantity) float64 { return float64(q.Value()) / (1 << 20) }
 
-// play runs the scenario of a file.
-func play(t *testing.T, file string) (*scenario, []pass) {
+// runScenario runs the scenario of a file.
+func runScenario(t *testing.T, file string) (*scenario, []pass) {
 	t.Helper()
 	text := require.ReadFile(t, file)
 	s := new(scenario)
@@ -77,9 +77,9 @@ func play(t *testing.T, file string) (*scenario, []pass) {
 	return s, passes
 }
 
-func TestThePicturesShowWhatTheScenariosComeTo(t *testing.T) {
+func TestThePicturesShowTheResultsOfTheScenarios(t *testing.T) {
 	golden.Each(t, top+"/docs/pictures/*.yaml", func(t *testing.T, file string) {
-		s, passes := play(t, file)
+		s, passes := runScenario(t, file)
 		var d drawing
 		if len(passes) > 1 {
 			d.timeline(s, passes)
@@ -139,7 +139,7 @@ polyline { fill: none; stroke: var(--is); stroke-width: 2.2; stroke-linejoin: ro
 }
 
 // timeline draws available memory against the thresholds, what waits for its grace,
-// who goes, and how long the condition stands.
+// the evicted pods, and how long the condition is true.
 func (d *drawing) timeline(s *scenario, passes []pass) {
 	const above, tall = 30.0, 180.0
 	d.height = above + tall + 74
@@ -186,7 +186,7 @@ func (d *drawing) timeline(s *scenario, passes []pass) {
 		threshold("reclaim", "+ reclaim", reclaim, mib(hard))
 	}
 	var points []string
-	anchors := []string{"end", "start"} // of one victim and the next, who may go soon after
+	anchors := []string{"end", "start"} // of one victim and the next, which may be evicted soon after
 	for i, p := range passes {
 		points = append(points, fmt.Sprintf("%.1f,%.1f", x(p.seconds()), y(mib(s.Spec.Steps[i].Signals[memory]))))
 		for _, e := range p.Evictions {

@@ -115,8 +115,8 @@ func (s *session) end() {
 
 var errLate = fmt.Errorf("it did not end within %v", wait.Limit)
 
-// run runs a command and returns what it printed. What a command that goes on in
-// the background prints is waited for until enough says so.
+// run runs a command and returns what it printed. It waits for the output of a
+// command in the background until enough returns true.
 func (s *session) run(command string, enough func(string) bool) (printed string, err error) {
 	s.ran++
 	file := filepath.Join(s.dir, fmt.Sprintf(".%d", s.ran))

@@ -111,7 +111,7 @@ type counts struct {
 type comparison struct {
 	manager *manager
 	layout  layout
-	world   *world
+	inputs  *inputs
 	steps   []simulate.Step
 	used    []*row // by the present step
 }
@@ -132,10 +132,10 @@ func compare(m *manager, f *simulate.File, n *counts) (*difference, error) {
 		return nil, err
 	}
 	c := &comparison{manager: m, layout: layouts[cmp.Or(f.Spec.Node.Filesystems, "shared")], steps: s.Run()}
-	if c.world, err = translate(f, c.steps); err != nil {
+	if c.inputs, err = translate(f, c.steps); err != nil {
 		return nil, err
 	}
-	for i, a := range m.ask(question{World: c.world, view: view{Passes: len(c.steps)}}) {
+	for i, a := range m.ask(question{Inputs: c.inputs, view: view{Passes: len(c.steps)}}) {
 		c.used = nil
 		if what := c.step(i, a); what != "" {
 			return &difference{i, what, c.steps[i], a}, nil
@@ -320,7 +320,7 @@ func (c *comparison) agrees(i int, v view, answers []answer, want []simulate.Evi
 
 // stats are the statistics of a pod, nil where it has none.
 func (c *comparison) stats(i int, pod string) *statsapi.PodStats {
-	all := c.world.Passes[i].Stats
+	all := c.inputs.Passes[i].Stats
 	at := slices.IndexFunc(all, func(p statsapi.PodStats) bool { return p.PodRef.UID == string(uid(pod)) })
 	if at < 0 {
 		return nil
@@ -361,9 +361,9 @@ func (c *comparison) holdsNothing(i int, name string, signals []string) bool {
 			return false
 		}
 	}
-	at := slices.IndexFunc(c.world.Pods, func(pod v1.Pod) bool { return pod.UID == uid(name) })
+	at := slices.IndexFunc(c.inputs.Pods, func(pod v1.Pod) bool { return pod.UID == uid(name) })
 	return !files || !slices.ContainsFunc(p.VolumeStats, func(stats statsapi.VolumeStats) bool {
-		return holds(&stats.FsStats) && slices.ContainsFunc(c.world.Pods[at].Spec.Volumes, func(v v1.Volume) bool {
+		return holds(&stats.FsStats) && slices.ContainsFunc(c.inputs.Pods[at].Spec.Volumes, func(v v1.Volume) bool {
 			local := v.HostPath != nil || v.ConfigMap != nil || v.EmptyDir != nil && v.EmptyDir.Medium == v1.StorageMediumDefault
 			return local && v.Name == stats.Name
 		})

@@ -17,10 +17,10 @@ import (
 	"github.com/evictd/evictd/internal/sandbox"
 )
 
-func TestRandomWorlds(t *testing.T) { compareWorlds(t, 0, 200) }
+func TestRandomScenarios(t *testing.T) { compareScenarios(t, 0, 200) }
 
 // EVICTD_SEED is the first seed.
-func TestCampaignRandomWorlds(t *testing.T) {
+func TestCampaignRandomScenarios(t *testing.T) {
 	campaign.Only(t)
 	first := uint64(1000)
 	if text := os.Getenv("EVICTD_SEED"); text != "" {
@@ -29,18 +29,18 @@ func TestCampaignRandomWorlds(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	compareWorlds(t, first, 20_000)
+	compareScenarios(t, first, 20_000)
 }
 
-// compareWorlds compares until the first difference, which it shrinks.
-func compareWorlds(t *testing.T, first uint64, number int) {
+// compareScenarios compares until the first difference, which it shrinks.
+func compareScenarios(t *testing.T, first uint64, number int) {
 	m := start(t)
 	n := &counts{byRow: map[*row]int{}}
 	for seed := first; seed < first+uint64(number); seed++ {
-		world := newWorld(seed)
-		found, err := compare(m, world, n)
+		scenario := randomScenario(seed)
+		found, err := compare(m, scenario, n)
 		if err != nil {
-			t.Fatalf("the world of seed %d is not valid: %v", seed, err)
+			t.Fatalf("the scenario of seed %d is not valid: %v", seed, err)
 		}
 		if found == nil {
 			if n.worlds%1000 == 0 {
@@ -48,16 +48,16 @@ func compareWorlds(t *testing.T, first uint64, number int) {
 			}
 			continue
 		}
-		world.Spec.Steps = world.Spec.Steps[:found.step+1]
-		world = shrink(world, func(f *simulate.File) bool {
+		scenario.Spec.Steps = scenario.Spec.Steps[:found.step+1]
+		scenario = shrink(scenario, func(f *simulate.File) bool {
 			smaller, err := compare(m, f, &counts{byRow: map[*row]int{}})
 			return err == nil && smaller != nil
 		})
-		if found, err = compare(m, world, n); err != nil || found == nil {
+		if found, err = compare(m, scenario, n); err != nil || found == nil {
 			t.Fatalf("seed %d differs by chance: runs are too few", seed)
 		}
 		t.Errorf("seed %d, step %d: %s differs\nevictd:  %s\nkubelet: %s\nthe scenario, for evictd simulate:\n%s",
-			seed, found.step, found.what, encode(found.evictd), encode(found.kubelet), asYAML(t, world))
+			seed, found.step, found.what, encode(found.evictd), encode(found.kubelet), asYAML(t, scenario))
 		break
 	}
 	t.Logf("%d worlds, %d passes, %d victims", n.worlds, n.passes, n.victims)

@@ -30,10 +30,10 @@ import (
 // an answer each.
 type (
 	question struct {
-		World *world // nil: that of the question before
+		Inputs *inputs // nil: that of the question before
 		view
 	}
-	// view is what the kubelet has of the world, up to the last pass that is asked for.
+	// view is what the kubelet has of the inputs, up to the last pass that is asked for.
 	view struct {
 		Passes            int
 		Runs              int         // 0: one, and the answers are of all passes; else the different ones of the last pass
@@ -41,7 +41,7 @@ type (
 		Hidden            []types.UID // pods that are not active in the last pass
 		NoStorageRequests bool        // of pods, in the last pass
 	}
-	world struct {
+	inputs struct {
 		Config                         config.EvictdConfiguration // its fields are of KubeletConfiguration
 		DedicatedImageFs, SplitImageFs bool
 		Pods                           []v1.Pod
@@ -111,13 +111,13 @@ func (m *manager) ask(q question) (answers []answer) {
 // epoch is the instant of 0s.
 var epoch = time.Unix(1_000_000, 0).UTC()
 
-// translate is the world of a scenario. A pod that evictd evicts in a step is not active after it.
+// translate makes the inputs of a scenario. A pod that evictd evicts in a step is not active after it.
 // The error is of what rows exclude, and of signals of one filesystem that were measured at different
 // times.
-func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
+func translate(f *simulate.File, steps []simulate.Step) (*inputs, error) {
 	c := &f.Spec.Config
 	fs := f.Spec.Node.Filesystems
-	w := &world{Config: *c, DedicatedImageFs: fs == "imagefs" || fs == "split", SplitImageFs: fs == "split"}
+	w := &inputs{Config: *c, DedicatedImageFs: fs == "imagefs" || fs == "split", SplitImageFs: fs == "split"}
 	for signal, grace := range c.EvictionSoftGracePeriod {
 		if hard := c.EvictionHard[signal]; grace == "0s" && !ofMemory(signal) && (hard != "" || c.EvictionHard == nil || c.MergeDefaultEvictionSettings != nil) {
 			return nil, fmt.Errorf("%s has two hard thresholds", signal)
@@ -188,7 +188,7 @@ func translate(f *simulate.File, steps []simulate.Step) (*world, error) {
 	return w, nil
 }
 
-// uid is the one that simulate gives to a pod without one.
+// uid is the UID that simulate gives to a pod without one.
 func uid(name string) types.UID { return types.UID(name) }
 
 // observe reads a signal of a step. Last is the time of its measurement in the step before.

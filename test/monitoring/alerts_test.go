@@ -16,9 +16,9 @@ import (
 	"go.yaml.in/yaml/v2"
 )
 
-// play is series from minute to minute, in promtool's notation, and when an alert
+// alertCase is series from minute to minute, in promtool's notation, and when an alert
 // of theirs is quiet and when it fires, with which labels beside its severity.
-type play struct {
+type alertCase struct {
 	Alert        string
 	Series       map[string]string
 	Quiet, Fires model.Duration
@@ -33,14 +33,14 @@ func TestEveryAlertFiresWhenItShouldAndNotBefore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var plays []play
-		if err := yaml.UnmarshalStrict(text, &plays); err != nil {
+		var cases []alertCase
+		if err := yaml.UnmarshalStrict(text, &cases); err != nil {
 			t.Fatal(err)
 		}
-		played := map[string]bool{}
+		covered := map[string]bool{}
 		rules := alerts(t, name)
-		for _, p := range plays {
-			played[p.Alert] = true
+		for _, p := range cases {
+			covered[p.Alert] = true
 			i := slices.IndexFunc(rules, func(r rulefmt.Rule) bool { return r.Alert == p.Alert })
 			if i < 0 {
 				t.Errorf("%s has no alert %s", name, p.Alert)
@@ -54,8 +54,8 @@ func TestEveryAlertFiresWhenItShouldAndNotBefore(t *testing.T) {
 			}
 		}
 		for _, rule := range rules {
-			if !played[rule.Alert] {
-				t.Errorf("no play shows when %s fires", rule.Alert)
+			if !covered[rule.Alert] {
+				t.Errorf("no case shows when %s fires", rule.Alert)
 			}
 		}
 	})

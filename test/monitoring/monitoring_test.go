@@ -45,7 +45,7 @@ func each(t *testing.T, pattern string, test func(t *testing.T, name string)) {
 	}
 }
 
-// target are labels that Prometheus, or whoever configures it, gives to every series.
+// target are labels that Prometheus or its configuration gives to every series.
 var target = []string{"cluster", "instance", "job"}
 
 // documented are the series of docs/metrics.md, and up, with their labels.

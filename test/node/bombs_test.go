@@ -178,10 +178,10 @@ func TestMachineReportsWhatTheKernelKillsAtAPodsOwnLimit(t *testing.T) {
 	d.AwaitPods(memorySignal, limited)
 	// Again and again, for what was killed before the first look is not news.
 	limited.Do("shell while :; do head -c 100M /dev/zero | tail >/dev/null; done")
-	s := d.Await("the kill to be told", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
+	s := d.Await("the kill to be reported", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
 	k := s.KernelKills[0]
 	if k.UID != limited.UID || k.Limit != "pod" && k.Limit != "unknown" || k.Processes == 0 { // before systemd 253 by the counters alone
-		t.Errorf("told is %+v", k)
+		t.Errorf("reported is %+v", k)
 	}
 	d.MustHaveEvicted()
 }

@@ -150,8 +150,8 @@ func row(w *tabwriter.Writer, kind string, bombs []bomb) {
 	fmt.Fprintf(w, "%s\t%d\t%d\t%d\t%s%s%s\n", kind, len(bombs), len(toSignal), len(bombs)-len(toSignal), quantiles(toSignal), quantiles(toGone), quantiles(overshoot))
 }
 
-// bound tells a count of n with what it supports at 95 %: of none seen, the rule
-// of three.
+// bound writes a count of n with its bound at 95 %: of none seen, by the rule of
+// three.
 func bound(seen, n int) string {
 	if seen > 0 {
 		return fmt.Sprintf("%d of %d", seen, n)

@@ -148,9 +148,9 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 	press(leaker, 32)
 	d.AwaitGone(leaker)
 	if phase := a.Pod(t, "leaker").Status.Phase; phase == v1.PodFailed {
-		t.Error("the API server was told although nobody could reach it")
+		t.Error("the eviction was reported although the API server could not be reached")
 	}
-	d.Kill() // what was not told survives a crash
+	d.Kill() // what was not reported survives a crash
 	a.Gate.Set(true)
 	again := runWith(n, a, sandbox.Mode("native"), hardMemory)
 	a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
@@ -158,8 +158,8 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 		s := a.Pod(t, "leaker").Status
 		return s.Phase == v1.PodFailed && s.Reason == "Evicted" && strings.HasPrefix(s.Message, "The node was low on resource: memory. ")
 	})
-	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
-		t.Errorf("%d events report the eviction", told)
+	if n := a.Events(t, a.Namespace, "leaker")["Evicted"]; n != 1 {
+		t.Errorf("%d events report the eviction", n)
 	}
 	awaitReported(a, again, "leaker")
 }
@@ -183,8 +183,8 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	}
 	a.Gate.Set(true)
 	awaitEvicted(a, t, d, leaker)
-	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
-		t.Errorf("%d events report the eviction", told)
+	if n := a.Events(t, a.Namespace, "leaker")["Evicted"]; n != 1 {
+		t.Errorf("%d events report the eviction", n)
 	}
 	d.MustHaveEvicted(leaker)
 	awaitReported(a, d, "leaker")
@@ -228,8 +228,8 @@ func TestAgentThatIsKilledIsStartedAgainAndSentEverything(t *testing.T) {
 	a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
 	d.Await("the agent to be restarted", func(s *nodestatus.Status) bool { return s.API.Restarts == 1 })
 	awaitReported(a, d, "leaker")
-	if told := a.Events(t, a.Namespace, "leaker")["Evicted"]; told != 1 {
-		t.Errorf("%d events report the eviction", told)
+	if n := a.Events(t, a.Namespace, "leaker")["Evicted"]; n != 1 {
+		t.Errorf("%d events report the eviction", n)
 	}
 }
 

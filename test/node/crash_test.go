@@ -22,7 +22,7 @@ import (
 )
 
 // TestCampaignKillsOfDaemonAndAgent ends either by SIGKILL at a random moment of
-// an eviction, and fails where a victim is lost, told twice, or followed by
+// an eviction, and fails where a victim is lost, reported twice, or followed by
 // another.
 func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 	campaign.Only(t)
@@ -63,8 +63,8 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 		a.AwaitEvicted(t, name)
 		a.AwaitEvent(t, a.Namespace, name, "Evicted")
 		d.Await("everything to be reported", reported)
-		if told := a.Events(t, a.Namespace, name)["Evicted"]; told != 1 {
-			t.Errorf("round %d: %s was told %d times", round, name, told)
+		if events := a.Events(t, a.Namespace, name)["Evicted"]; events != 1 {
+			t.Errorf("round %d: %s was reported %d times", round, name, events)
 		}
 		harness.MustRun(t, bystander)
 		if s := a.Pod(t, "bystander").Status; s.Phase == v1.PodFailed {

@@ -39,8 +39,8 @@ func apiOfMachine(t *testing.T) *kube.API {
 	return &kube.API{Interface: kubernetes.NewForConfigOrDie(cfg), Node: cutOffNode, Namespace: metav1.NamespaceDefault}
 }
 
-// TestCutOffInTheMiddleOfAnEviction ends with a victim that takes its time, of which
-// the API server has not been told. Nothing is cleaned up: the power is cut then.
+// TestCutOffInTheMiddleOfAnEviction ends with a victim in its grace period that is not
+// yet reported to the API server. Nothing is cleaned up: the power is cut then.
 func TestCutOffInTheMiddleOfAnEviction(t *testing.T) {
 	n := theMachine(t)
 	n.Dir = cutOffDir
@@ -67,7 +67,7 @@ head -c 250M /dev/zero | tail | sleep 1000
 	syscall.Sync()
 	machine.Systemctl(t, "stop", apiService)
 	require.NoError(t, os.WriteFile(filepath.Join(n.Dir, "go"), nil, 0o644))
-	d.Await("an eviction that is not told", func(s *nodestatus.Status) bool {
+	d.Await("an eviction that is not reported", func(s *nodestatus.Status) bool {
 		return len(s.Evictions) == 1 && s.Evictions[0].Gone.IsZero() && s.API.Untold > 0
 	})
 	harness.Await(t, "the eviction to be in the journal", func() bool { return strings.Contains(content(t, machine.JournalFile), string(created.UID)) })
@@ -78,7 +78,7 @@ func TestAfterCutOffTheEvictionIsReportedAndThePressureHeld(t *testing.T) {
 	a := apiOfMachine(t)
 	harness.Await(t, "evictd to be back by itself", func() bool { return machine.Show(t, "ActiveState") == "active" })
 	d := &harness.Evictd{Process: harness.At(n.T, machine.StatusSocket)}
-	harness.Await(t, "the API server to be told of the eviction before the cut", func() bool {
+	harness.Await(t, "the eviction before the cut to be reported to the API server", func() bool {
 		pod := a.Pod(t, "stubborn")
 		return pod.Status.Phase == v1.PodFailed && pod.Status.Reason == "Evicted" && strings.HasPrefix(pod.Status.Message, "The node was low on resource: memory. ")
 	})

@@ -73,7 +73,7 @@ func fillUp(t testing.TB, disk string) (free func()) {
 	return func() { _ = os.Remove(name) }
 }
 
-// freeze lets a disk take nothing until it is thawed: who writes hangs.
+// freeze blocks writes to a disk until it is thawed.
 func freeze(t testing.TB, disk string) (thaw func()) {
 	t.Helper()
 	if out, err := exec.Command("fsfreeze", "--freeze", disk).CombinedOutput(); err != nil {
@@ -102,7 +102,7 @@ func TestCampaignWithEverythingAroundItFailingEvictdKillsInTime(t *testing.T) {
 func failAround(t *testing.T, memory int64, hard string, grow func(hog *harness.Pod)) {
 	for name, c := range map[string]struct {
 		spoil  func(t testing.TB, disk string) (mend func())
-		crash  bool // and start again; who hangs in a write cannot be killed
+		crash  bool // and start again; a process that hangs in a write cannot be killed
 		before bool // it is so when evictd starts
 	}{"the disk full": {spoil: fillUp, crash: true}, "the disk hanging": {spoil: freeze, before: true}} {
 		t.Run(name, func(t *testing.T) {
@@ -154,16 +154,16 @@ func failAround(t *testing.T, memory int64, hard string, grow func(hog *harness.
 			harness.MustRun(t, bystander)
 
 			mend()
-			var told wait.Log
-			read := make(chan struct{})
+			var read wait.Log
+			end := make(chan struct{})
 			go func() {
-				defer close(read)
-				_, _ = io.Copy(&told, log)
+				defer close(end)
+				_, _ = io.Copy(&read, log)
 			}()
-			harness.Await(t, "the log to tell of the last hog", func() bool { return strings.Contains(told.String(), "msg=evicted pod=default/"+hogs[2].Name) })
+			harness.Await(t, "the last hog to be logged", func() bool { return strings.Contains(read.String(), "msg=evicted pod=default/"+hogs[2].Name) })
 			d.Stop()
 			_ = stderr.Close()
-			<-read
+			<-end
 		})
 	}
 }

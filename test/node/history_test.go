@@ -22,12 +22,12 @@ import (
 	"github.com/evictd/evictd/test/harness/kube"
 )
 
-// history is what the API server has said of a namespace's pods, and what of it
-// may never be. Where the API server is away it is read anew.
+// history is what the API server has sent of a namespace's pods, and the faults in it.
+// After an outage of the API server it is read again.
 type history struct {
 	mu     sync.Mutex
 	lives  map[types.UID]*life
-	told   map[types.UID]map[string]bool // names of the events of evictions
+	events map[types.UID]map[string]bool // names of the events of evictions
 	faults []string
 }
 
@@ -41,7 +41,7 @@ type life struct {
 // follow keeps the history until the test ends.
 func follow(t testing.TB, a *kube.API) *history {
 	t.Helper()
-	h := &history{lives: map[types.UID]*life{}, told: map[types.UID]map[string]bool{}}
+	h := &history{lives: map[types.UID]*life{}, events: map[types.UID]map[string]bool{}}
 	pods := cache.NewListWatchFromClient(a.CoreV1().RESTClient(), "pods", a.Namespace, fields.Everything())
 	evictions := cache.NewListWatchFromClient(a.EventsV1().RESTClient(), "events", a.Namespace, fields.Everything())
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -55,8 +55,8 @@ func follow(t testing.TB, a *kube.API) *history {
 	return h
 }
 
-// read takes up what there is and whatever happens from then on. Unlike an
-// informer it is back as soon as the API server is.
+// read lists and watches. Unlike an informer it connects again as soon as the API
+// server is back.
 func (h *history) read(ctx context.Context, from *cache.ListWatch) {
 	for ctx.Err() == nil {
 		_ = h.readOnce(ctx, from) // the server is away
@@ -75,9 +75,9 @@ func (h *history) readOnce(ctx context.Context, from *cache.ListWatch) error {
 	if pods, ok := list.(*v1.PodList); ok {
 		h.hold(pods.Items)
 	}
-	if told, ok := list.(*events.EventList); ok {
-		for i := range told.Items {
-			h.hear(&told.Items[i])
+	if list, ok := list.(*events.EventList); ok {
+		for i := range list.Items {
+			h.event(&list.Items[i])
 		}
 	}
 	at, err := meta.ListAccessor(list)
@@ -96,7 +96,7 @@ func (h *history) readOnce(ctx context.Context, from *cache.ListWatch) error {
 				h.miss(object.UID)
 			}
 		case *events.Event:
-			h.hear(object)
+			h.event(object)
 		default:
 			return apierrors.FromObject(object)
 		}
@@ -104,7 +104,7 @@ func (h *history) readOnce(ctx context.Context, from *cache.ListWatch) error {
 	return nil
 }
 
-// hold takes up all pods that there are.
+// hold stores a list of all pods.
 func (h *history) hold(pods []v1.Pod) {
 	there := map[types.UID]bool{}
 	for i := range pods {
@@ -122,7 +122,7 @@ func (h *history) fault(pod *v1.Pod, format string, args ...any) {
 	h.faults = append(h.faults, pod.Name+" "+fmt.Sprintf(format, args...))
 }
 
-// see takes up what a pod has become.
+// see stores a change of a pod.
 func (h *history) see(pod *v1.Pod) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -168,7 +168,7 @@ func misjudged(pod *v1.Pod) string {
 	return ""
 }
 
-// miss takes up that a pod is no more.
+// miss stores that a pod is deleted.
 func (h *history) miss(uid types.UID) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -178,18 +178,18 @@ func (h *history) miss(uid types.UID) {
 	}
 }
 
-// hear takes up an event. The embedded API forgets events when it is killed, so
+// event stores an event. The embedded API forgets events when it is killed, so
 // that the same one may come again.
-func (h *history) hear(e *events.Event) {
+func (h *history) event(e *events.Event) {
 	if e.Reason != "Evicted" {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	names := h.told[e.Regarding.UID]
+	names := h.events[e.Regarding.UID]
 	if names == nil {
 		names = map[string]bool{}
-		h.told[e.Regarding.UID] = names
+		h.events[e.Regarding.UID] = names
 	}
 	if names[e.Name] = true; len(names) == 2 {
 		h.faults = append(h.faults, fmt.Sprintf("%s was evicted twice, the second time as %s", e.Regarding.Name, e.Note))

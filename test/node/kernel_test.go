@@ -24,7 +24,7 @@ func TestWhatTheKernelKillsIsReportedWithItsPod(t *testing.T) {
 	bursting.Send("leak 0 100Mi")
 	k := awaitKernelKill(d)
 	if k.Pod != "default/bursting" || k.UID != bursting.UID || k.Limit != "pod" || k.PID != bursting.PID() || k.Memory == "" || k.Processes != 1 {
-		t.Errorf("the status tells of %+v", k)
+		t.Errorf("the status has %+v", k)
 	}
 	d.AwaitMetric(`evictd_kernel_oom_kills_total{limit="pod"} 1`)
 	d.AwaitLog(`msg="the kernel's OOM killer has killed" pod=default/bursting`)
@@ -45,10 +45,10 @@ func needKernelLog(t *testing.T) {
 	f.Close()
 }
 
-// awaitKernelKill waits until a kill of the kernel's is told.
+// awaitKernelKill waits until a kill of the kernel's is reported.
 func awaitKernelKill(d *harness.Evictd) nodestatus.KernelKill {
 	d.T.Helper()
-	s := d.Await("the kernel's kill to be told", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
+	s := d.Await("the kernel's kill to be reported", func(s *nodestatus.Status) bool { return len(s.KernelKills) > 0 })
 	if s.KernelKills[0].Limit == "unknown" {
 		d.T.Skip("skipped: the kernel has not said whom it killed, for it killed ten others within 5 s")
 	}

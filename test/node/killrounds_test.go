@@ -39,7 +39,7 @@ func TestCampaignKilledProgramsLoseNoPod(t *testing.T) {
 
 const (
 	// A leaker alone crosses the threshold of its node, and with all the others
-	// there does not use up the node, where nobody evicts it.
+	// there does not use up the node, where it is not evicted.
 	crowdNode     = 384 * harness.MiB
 	crowdHeld     = 280 // MiB, by a leaker
 	crowdRounds   = 3   // rounds that a pod stays for
@@ -50,8 +50,8 @@ const (
 
 var crowdHard = sandbox.EvictionHard("memory.available<128Mi")
 
-// crowd is two nodes, a scheduler and an embedded API, and whoever runs the pods
-// that are bound there.
+// crowd is two nodes, a scheduler and an embedded API; its method work starts the
+// pods that are bound there.
 type crowd struct {
 	t         testing.TB
 	random    *rand.Rand
@@ -81,7 +81,7 @@ func killRounds(t *testing.T, rounds int) {
 	c := newCrowd(t, rand.New(rand.NewPCG(seed, 0)))
 	defer func() {
 		if t.Failed() {
-			c.tell()
+			c.log()
 		}
 	}()
 	parts := map[string]func(){"evictd": c.killDaemon, "evictd-agent": c.killAgent, "evictd-scheduler": c.killScheduler, "evictd-apiserver": c.killAPI}
@@ -172,7 +172,7 @@ func (c *crowd) round(round int, kill func()) {
 			return len(c.history.faulty()) > 0 || c.settled(l.Labels[kindOfCrowd], c.history.of(l.UID))
 		})
 	}
-	c.judge()
+	c.checkHistory()
 	for i := range 2 {
 		c.leave(fmt.Sprintf("steady-%d-%d", round-crowdRounds, i))
 	}
@@ -191,7 +191,7 @@ func (c *crowd) settled(kind string, l life) bool {
 	return l.Spec.NodeName == "" && len(l.Status.Conditions) == 1 && l.Status.Conditions[0].Reason == v1.PodReasonUnschedulable
 }
 
-// finish waits until there is nothing left to tell, and ends the evictds.
+// finish waits until everything is reported, and ends the evictds.
 func (c *crowd) finish() {
 	c.t.Helper()
 	for _, m := range c.nodes {
@@ -205,19 +205,19 @@ func (c *crowd) finish() {
 			c.t.Errorf("the journal in %s still has %v", state, left)
 		}
 	}
-	c.judge()
+	c.checkHistory()
 }
 
-// judge fails the test where the history has what may never be.
-func (c *crowd) judge() {
+// checkHistory fails the test where the history has faults.
+func (c *crowd) checkHistory() {
 	c.t.Helper()
 	for _, fault := range c.history.faulty() {
 		c.t.Error(fault)
 	}
 }
 
-// tell logs the pods as they are known and as the API server has them.
-func (c *crowd) tell() {
+// log logs the pods as they are known and as the API server has them.
+func (c *crowd) log() {
 	for name, l := range c.history.all() {
 		p := c.running[l.UID]
 		c.t.Logf("%s on %q: %+v, known for %d failures, process %t", name, l.Spec.NodeName, l.Status, l.failures, p != nil && p.Runs())
@@ -267,8 +267,8 @@ func (c *crowd) work() {
 	}
 }
 
-// leak lets a leaker go once evictd has measured it: in the place of one that is
-// not known others would go.
+// leak starts a leak once evictd has measured the pod: in the place of a pod that is
+// not known others would be evicted.
 func (c *crowd) leak(m *member, uid types.UID) {
 	if c.leaking[uid] {
 		return

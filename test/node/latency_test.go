@@ -97,7 +97,7 @@ func watchRound(t *testing.T, nodes, pods watch.Interface, pod string) map[strin
 			}
 			note("pod Failed", p.Name == pod && p.Status.Phase == v1.PodFailed && p.Status.Reason == "Evicted")
 		case <-timeout:
-			t.Fatalf("waited %v in vain, seen %v", wait.Limit, seen)
+			t.Fatalf("waited %v without effect, seen %v", wait.Limit, seen)
 		}
 	}
 	return seen

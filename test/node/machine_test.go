@@ -46,8 +46,8 @@ func configure(n *harness.Node, settings string) {
 	machine.Configure(n.T, fmt.Sprintf("podManifests: %s\nnodeStatusFile: %s\n%s", n.Manifests(), n.StatusFile(), settings))
 }
 
-// protect starts the installed service anew, with settings of its configuration. When
-// the test ends, the kernel must have killed nobody.
+// protect starts the installed service again, with settings of its configuration. When
+// the test ends, the kernel must have killed no process.
 func protect(n *harness.Node, settings string) *harness.Evictd {
 	n.T.Helper()
 	kills := kernelKills(n.T)
@@ -59,7 +59,7 @@ func protect(n *harness.Node, settings string) *harness.Evictd {
 	return restart(n, settings)
 }
 
-// restart starts the installed service anew, as if it had never run.
+// restart starts the installed service without its state, as if it had never run.
 func restart(n *harness.Node, settings string) *harness.Evictd {
 	n.T.Helper()
 	configure(n, settings)
@@ -67,8 +67,7 @@ func restart(n *harness.Node, settings string) *harness.Evictd {
 	return &harness.Evictd{Process: harness.At(n.T, machine.StatusSocket)}
 }
 
-// kernelKills is how many processes the kernel has killed since its start for want
-// of memory.
+// kernelKills is how many processes the OOM killer has killed since the kernel's start.
 func kernelKills(t testing.TB) int {
 	t.Helper()
 	for line := range strings.Lines(content(t, "/proc/vmstat")) {

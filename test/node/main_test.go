@@ -21,8 +21,8 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	// Tests wait for most of their time: several run on each processor. A node takes up
-	// to 256 MiB.
+	// Tests wait for most of their time: several run on each processor. A node needs at
+	// most 256 MiB.
 	if err := flag.Set("test.parallel", "8"); err != nil {
 		panic(err)
 	}

@@ -67,8 +67,8 @@ func TestLeakerAboveItsRequestDiesAndABiggerPodWithinItsRequestLives(t *testing.
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
 	awaitNodeFile(n, v1.NodeMemoryPressure, memoryTaint, true)
 	e := d.AwaitGone(leaker)
-	const told = "The node was low on resource: memory. Threshold quantity: 64Mi, available: "
-	if !strings.HasPrefix(e.Message, told) || !strings.Contains(e.Message, ". Container c was using ") || !strings.HasSuffix(e.Message, ", request is 8Mi, has larger consumption of memory. ") {
+	const message = "The node was low on resource: memory. Threshold quantity: 64Mi, available: "
+	if !strings.HasPrefix(e.Message, message) || !strings.Contains(e.Message, ". Container c was using ") || !strings.HasSuffix(e.Message, ", request is 8Mi, has larger consumption of memory. ") {
 		t.Errorf("message %q", e.Message)
 	}
 	if e.Signal != memorySignal || e.Reason != "Evicted" || e.Freed == "" {
@@ -153,7 +153,7 @@ func TestSoftVictimDiesAfterTheThresholdsGraceAndHasItsOwnToEndInOrder(t *testin
 	bystander.Do("hold 32Mi")
 	d := n.Evictd(soft("500ms")...)
 	d.AwaitPods(memorySignal, orderly, bystander)
-	orderly.Send("hold 120Mi") // it may be told to end before it holds all of that
+	orderly.Send("hold 120Mi") // it may receive SIGTERM before it holds all of that
 	e := d.AwaitGone(orderly)
 	if waited := e.Signalled.Sub(e.Crossed.Time); waited < 500*time.Millisecond {
 		t.Errorf("signalled %v after the crossing, before the threshold's grace had passed", waited)
@@ -319,7 +319,7 @@ func podsLimit(n *harness.Node) stats.Amount {
 	return n.Memory(n.Pods().Path()).Limit
 }
 
-func TestConfigurationIsLoadedAnewOnSIGHUP(t *testing.T) {
+func TestConfigurationIsLoadedAgainOnSIGHUP(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	greedy := n.Start("greedy", sandbox.Spec{})

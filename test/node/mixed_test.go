@@ -22,18 +22,18 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// mixture is one kind of run: who else is on the node, and what the pod does that
-// the run is about.
+// mixture is one kind of run: the other pods of the node, and the actions of the pod
+// that the run is about.
 type mixture struct {
 	name       string
 	args       []string
 	bystanders func(*harness.Node) []*harness.Pod
 	act        func(n *harness.Node, p *harness.Pod)
-	// signal is what the pod is evicted for; "" where nobody is.
+	// signal is what the pod is evicted for; "" where none is.
 	signal string
 }
 
-// TestCampaignMixedRuns fails where anybody is evicted but the pod that the run is
+// TestCampaignMixedRuns fails where any pod is evicted but the pod that the run is
 // about, or that pod where there was no need, or where the kernel kills.
 func TestCampaignMixedRuns(t *testing.T) {
 	campaign.Only(t)
@@ -42,16 +42,16 @@ func TestCampaignMixedRuns(t *testing.T) {
 		t.Fatal("EVICTD_RUNS:", err)
 	}
 	kinds := mixtures(t)
-	each, played := count/len(kinds), 0
+	each, runs := count/len(kinds), 0
 	for i := range kinds {
 		t.Run(kinds[i].name, func(t *testing.T) {
-			played += each
-			wrong := kinds[i].play(t, each)
+			runs += each
+			wrong := kinds[i].run(t, each)
 			t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(wrong, each))
 		})
 	}
 	if !t.Failed() {
-		t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(0, played))
+		t.Logf("wrong or extra evictions, or kills by the kernel: %s", bound(0, runs))
 	}
 }
 
@@ -139,14 +139,14 @@ func throttle(n *harness.Node, p *harness.Pod) {
 	n.Make(p.Container(), cgroup.Limits{CPUQuota: stats.Known(5000)})
 }
 
-// play runs it so many times and counts those that went wrong.
-func (m *mixture) play(t *testing.T, runs int) (wrong int) {
+// run runs it so many times and counts those that went wrong.
+func (m *mixture) run(t *testing.T, count int) (wrong int) {
 	n := harness.NewNode(t, bombNode, 700)
 	checkReplay(n)
 	bystanders := m.bystanders(n)
 	d := n.Evictd(m.args...)
 	d.AwaitPods(cmp.Or(m.signal, memorySignal), bystanders...)
-	for i := range runs {
+	for i := range count {
 		p := n.Start(fmt.Sprintf("run-%d", i), sandbox.Spec{})
 		p.Do("hold 1Mi")
 		d.AwaitPods(cmp.Or(m.signal, memorySignal), p)
@@ -221,8 +221,8 @@ func largeFile(t *testing.T) string {
 	return f.Name()
 }
 
-// uncache drops a file from the page cache, so that the next who reads it is
-// charged for it.
+// uncache drops a file from the page cache, so that its next reader is charged
+// for it.
 func uncache(t *testing.T, file string) {
 	t.Helper()
 	f, err := os.Open(file)

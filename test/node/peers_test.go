@@ -20,15 +20,15 @@ import (
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
-// guard is a program that ends who uses up the machine's memory, as its package
-// installs it.
+// guard is a program that kills a process that uses up the machine's memory, as its
+// package installs it.
 type guard struct {
 	name, unit string
 	files      map[string]string // its configuration
 	swap       bool
 }
 
-// line is what is available, MiB, when those who can be told of one act.
+// line is the available memory, MiB, at which guards act that can be configured.
 const line = 200
 
 // podsSlice is the pods' cgroup as a unit of systemd's, for systemd-oomd.
@@ -145,7 +145,7 @@ func (r run) String() string {
 }
 
 // measure runs the pods, each with the score that the kubelet gives it, lets the
-// first one grow, and sees who dies until that one has, or for a minute.
+// first one grow, and sees which pods die until that one has, or for a minute.
 func measure(n *harness.Node, g guard, specs []holder, rate int) run {
 	n.T.Helper()
 	parent := cgroup.PodsAt("/" + podsSlice)

@@ -94,7 +94,7 @@ func TestAnnotatedCgroupIsHonouredBelowThePodsCgroupAndRefusedElsewhere(t *testi
 var bySession = []string{sandbox.NodeMemory("192Mi"), sandbox.EvictionHard("memory.available<64Mi"), sandbox.Housekeeping("500ms")}
 
 func TestPodsThatLiveInSessionsAreMeasuredAndEvictedWithoutCgroups(t *testing.T) {
-	for name, user := range map[string]*syscall.Credential{"as root": nil, "as nobody": {Uid: 65534, Gid: 65534}} {
+	for name, user := range map[string]*syscall.Credential{"as root": nil, "without privileges": {Uid: 65534, Gid: 65534}} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			n := harness.NewNode(t, nodeMemory, nodePIDs) // bounds the pods; evictd does not know of it

@@ -9,7 +9,7 @@ import (
 )
 
 // TestReadersDoNotDelayAnEviction has clients that ask without a pause while a pod crosses
-// the threshold and goes on.
+// the threshold and continues to grow.
 //
 // rule: M.62
 func TestReadersDoNotDelayAnEviction(t *testing.T) {

@@ -13,7 +13,7 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// checkReplay fails the test at its end where the recording of a node, played again,
+// checkReplay fails the test at its end where the recording of a node, simulated again,
 // evicts other pods than the daemon did, in another order, for another signal or with
 // another grace. Call it before the daemon starts. A scenario has fifteen minutes.
 func checkReplay(n *harness.Node) {
@@ -40,7 +40,7 @@ func checkReplay(n *harness.Node) {
 	})
 }
 
-// replay plays the recording around the last eviction of a node again. The stories are of
+// replay simulates the recording around the last eviction of a node again. The stories are of
 // evictions whose kill began.
 func replay(n *harness.Node) (stories []recorder.Story, steps []simulate.Step) {
 	n.T.Helper()

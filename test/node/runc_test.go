@@ -20,7 +20,7 @@ import (
 )
 
 // runc has runc run a shell in a cgroup of the pods', which may have so many MiB of
-// memory and holds some when it is told to.
+// memory and holds some after begin is called.
 func runc(n *harness.Node, id string, limit, hold int) (begin func()) {
 	n.T.Helper()
 	// A block of dd is memory of its own for as long as it waits for its input.
@@ -45,8 +45,8 @@ func runc(n *harness.Node, id string, limit, hold int) (begin func()) {
 	require.NoError(n.T, os.MkdirAll(bundle+"/rootfs", 0o755))
 	require.NoError(n.T, os.WriteFile(bundle+"/config.json", text, 0o644))
 	run := exec.Command("runc", "--root", runcState(n), "run", "--bundle", bundle, id)
-	var told wait.Log
-	run.Stdout, run.Stderr = &told, &told
+	var output wait.Log
+	run.Stdout, run.Stderr = &output, &output
 	orders, err := run.StdinPipe()
 	require.NoError(n.T, err)
 	run.SysProcAttr = &unix.SysProcAttr{Setsid: true}
@@ -56,7 +56,7 @@ func runc(n *harness.Node, id string, limit, hold int) (begin func()) {
 		_ = run.Wait() // with the status of a container that was killed
 		_ = exec.Command("runc", "--root", runcState(n), "delete", "--force", id).Run()
 		if n.T.Failed() {
-			n.T.Log(told.String())
+			n.T.Log(output.String())
 		}
 	})
 	return func() {
@@ -113,7 +113,7 @@ func TestContainerOfRuncThatReachesItsOwnLimitIsReported(t *testing.T) {
 	})
 	begin()
 	if k := awaitKernelKill(d); k.Pod != "runc/bounded" || k.Limit != "pod" {
-		t.Errorf("the status tells of %+v", k)
+		t.Errorf("the status has %+v", k)
 	}
 	if evictions := d.Status().Evictions; len(evictions) > 0 {
 		t.Errorf("evictions %+v", evictions)

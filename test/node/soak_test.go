@@ -29,8 +29,7 @@ const (
 	soakSample = 10 * time.Second
 )
 
-// holding is something of a program that may not become more while pods come and
-// go.
+// holding is a resource of a process that must not grow while pods start and end.
 type holding struct {
 	name string
 	read func(*harness.Evictd) (int, error)
@@ -130,7 +129,7 @@ func evictOne(n *harness.Node, a *kube.API, d *harness.Evictd, name string) {
 	p.Send("leak 1000Mi 768Mi")
 	p.AwaitEnd()
 	a.AwaitEvicted(n.T, name)
-	d.Await("everything to be told", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	d.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
 	drop(n, a, name, p.Group)
 }
 

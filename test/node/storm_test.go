@@ -18,8 +18,8 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// stormed is the outcome of a storm.
-type stormed struct {
+// stormResult is the outcome of a storm.
+type stormResult struct {
 	read    int64 // bytes
 	lowest  int64 // of memory.available, bytes
 	evicted []string
@@ -45,7 +45,7 @@ func TestCampaignPageCacheStorm(t *testing.T) {
 		s := storm(d, reader, fits, 7)
 		if model == stats.ReclaimAwareModel {
 			over := storm(d, reader, larger, 2)
-			s = stormed{s.read + over.read, min(s.lowest, over.lowest), over.evicted}
+			s = stormResult{s.read + over.read, min(s.lowest, over.lowest), over.evicted}
 			if harness.MustRun(t, append(bystanders, reader)...); len(s.evicted) > 0 {
 				t.Errorf("evicted %v", s.evicted)
 			}
@@ -57,15 +57,15 @@ func TestCampaignPageCacheStorm(t *testing.T) {
 	t.Logf("a node of %d MiB, its threshold at %d MiB, pods of 160 MiB:\n%s", bombNode/harness.MiB, bombThreshold/harness.MiB, &out)
 }
 
-// storm has a pod read a file so many times, until somebody is evicted.
-func storm(d *harness.Evictd, reader *harness.Pod, size int64, times int) stormed {
+// storm has a pod read a file so many times, until a pod is evicted.
+func storm(d *harness.Evictd, reader *harness.Pod, size int64, times int) stormResult {
 	d.T.Helper()
 	file := filepath.Join(d.T.TempDir(), "file")
 	require.NoError(d.T, os.WriteFile(file, nil, 0o644))
 	if err := os.Truncate(file, size); err != nil { // holes are cached like data
 		d.T.Fatal(err)
 	}
-	storm := stormed{lowest: bombNode}
+	storm := stormResult{lowest: bombNode}
 	for range times {
 		reader.Do("read %s", file)
 		storm.read += size

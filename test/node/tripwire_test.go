@@ -16,8 +16,8 @@ import (
 	"github.com/evictd/evictd/test/vm/machine"
 )
 
-// TestMachineHoldsPodsUpForAnEvictdThatIsLate stops evictd, which tells of nothing
-// then, before a bomb goes off: the kernel throttles the bomb at memory.high. Then evictd
+// TestMachineHoldsPodsUpForAnEvictdThatIsLate stops evictd with SIGSTOP before a bomb
+// starts: the kernel throttles the bomb at memory.high. Then evictd
 // continues, or is killed, and the next one starts.
 //
 // rule: M.94
@@ -44,7 +44,7 @@ func TestMachineHoldsPodsUpForAnEvictdThatIsLate(t *testing.T) {
 				left, known := n.Memory(n.Group).Available(stats.WorkingSetModel, false).Get()
 				return known && left < 200*harness.MiB
 			})
-			harness.Await(t, "the kernel to tell", func() bool { return eventsHigh(t, high) > 0 })
+			harness.Await(t, "an event of memory.high", func() bool { return eventsHigh(t, high) > 0 })
 			t.Logf("crossed after %v; memory.high %s, %d events; the pods use %s", time.Since(begun), content(t, high), eventsHigh(t, high), content(t, filepath.Join(filepath.Dir(high), "memory.current")))
 			machine.Signal(t, signal)
 			least := leastAvailable(n)
@@ -91,7 +91,7 @@ func leastAvailable(n *harness.Node) (least func() int64) {
 	return func() int64 { cancel(); return <-found }
 }
 
-// eventsHigh is how often tasks were held up at memory.high.
+// eventsHigh is how often tasks were throttled at memory.high.
 func eventsHigh(t testing.TB, high string) int {
 	t.Helper()
 	return memoryEvents(t, high, "high")

@@ -18,7 +18,7 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// overflow is the user and group nobody.
+// overflow is the id of an unprivileged user and group.
 const overflow = 65534
 
 // ownersOnly is a directory with the programs that only its owner may enter. Its

@@ -25,8 +25,8 @@ func evictd(n *harness.Node, args ...string) string {
 	return string(out)
 }
 
-// played are the pods that a replay evicts, in order.
-func played(n *harness.Node, args ...string) []string {
+// replayed are the pods that a replay evicts, in order.
+func replayed(n *harness.Node, args ...string) []string {
 	n.T.Helper()
 	var all []string
 	for line := range strings.Lines(evictd(n, append([]string{"simulate", "-o", "json"}, args...)...)) {
@@ -73,10 +73,10 @@ func TestFlightRecorderShowsWhyAPodWasEvictedAlsoAfterACrash(t *testing.T) {
 	} {
 		require.NoError(t, os.WriteFile(path, []byte(text), 0o600))
 	}
-	if got := strings.Join(played(n, scenario), " "); got != "default/"+leaker.Name {
-		t.Errorf("played again, it evicts %q", got)
+	if got := strings.Join(replayed(n, scenario), " "); got != "default/"+leaker.Name {
+		t.Errorf("the replay evicts %q", got)
 	}
-	if got := played(n, "--config", other, scenario); len(got) != 0 {
+	if got := replayed(n, "--config", other, scenario); len(got) != 0 {
 		t.Errorf("under a threshold of 1Mi it evicts %q", got)
 	}
 	harness.MustRun(t, calm)

@@ -49,16 +49,16 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"the sandbox lets through what a kill needs and nothing else", (*machine).isConfined},
 		{"a reload is checked first and refused whole", (*machine).reloads},
 		{"a pod is evicted under the sandbox", (*machine).evicts},
-		{"a daemon that stands still is ended and started again", (*machine).isWatched},
-		{"an agent without privileges tells the API server", (*machine).hasAgent},
+		{"a daemon that hangs is ended and started again", (*machine).isWatched},
+		{"an agent without privileges reports to the API server", (*machine).hasAgent},
 		{"a container that runc alone runs is seen", (*machine).seesBareContainers},
-		{"a daemon that is killed goes on with its victim", (*machine).resumes},
+		{"a daemon that is killed and started again ends its victim", (*machine).resumes},
 		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
 		{"an agent with a credential needs no privilege", (*machine).hasCredential},
 		{"an upgrade keeps the configuration and starts the new daemon", (*machine).upgrades},
-		{"bad configuration at the start is told and not tried again", (*machine).refusesBadInput},
+		{"bad configuration at the start is reported and not tried again", (*machine).refusesBadInput},
 		{"the package is removed and comes back as it was", (*machine).returns},
-		{"the package goes without a trace", (*machine).isPurged},
+		{"the package is purged without a trace", (*machine).isPurged},
 	} {
 		if !t.Run(part.name, func(t *testing.T) {
 			inner := *m
@@ -163,17 +163,17 @@ func (m *machine) reloads() {
 
 	m.configure("native", "64Mi", "nodeStatusFile: /var/lib/evictd/node.yaml")
 	m.do("systemctl", "reload", daemon)
-	await(m, "each field to be told", func() bool {
-		told := m.log(daemon)
-		return strings.Contains(told, `field=evictionHard[memory.available] from=32Mi to=64Mi takesEffect=now`) &&
-			strings.Contains(told, `field=nodeStatusFile from="" to=/var/lib/evictd/node.yaml takesEffect="at the next start"`)
+	await(m, "each field to be logged", func() bool {
+		logged := m.log(daemon)
+		return strings.Contains(logged, `field=evictionHard[memory.available] from=32Mi to=64Mi takesEffect=now`) &&
+			strings.Contains(logged, `field=nodeStatusFile from="" to=/var/lib/evictd/node.yaml takesEffect="at the next start"`)
 	})
 	m.configure("native", "lots", "")
 	if _, _, err := m.try("systemctl", "reload", daemon); err == nil {
 		m.Error("a reload of a bad configuration succeeds")
 	}
 	m.do("systemctl", "kill", "--kill-whom=main", "--signal=HUP", daemon)
-	await(m, "the refusal to be told", func() bool {
+	await(m, "the refusal to be logged", func() bool {
 		status := m.property(daemon, "StatusText")
 		return strings.HasPrefix(status, "the new configuration is refused: ") && strings.Contains(status, "lots")
 	})
@@ -220,14 +220,14 @@ func (m *machine) evicts() {
 	case <-greedy:
 	case <-m.Context().Done():
 	}
-	await(m, "the end of the eviction to be told", func() bool { return strings.Contains(m.log(daemon), "msg=evicted pod=default/greedy") })
+	await(m, "the end of the eviction to be logged", func() bool { return strings.Contains(m.log(daemon), "msg=evicted pod=default/greedy") })
 	select {
 	case <-bystander:
 		m.Error("the bystander is dead, too")
 	default:
 	}
 	for line := range strings.Lines(m.log(daemon)) {
-		if strings.Contains(line, "SCHED_FIFO") { // on cgroup v1 for want of realtime runtime
+		if strings.Contains(line, "SCHED_FIFO") { // on cgroup v1 without realtime runtime
 			continue
 		}
 		if strings.Contains(line, "operation not permitted") || strings.Contains(line, "function not implemented") {
@@ -243,8 +243,8 @@ func (m *machine) isWatched() {
 	await(m, "the watchdog to start it again", func() bool {
 		return m.property(daemon, "NRestarts") != before && m.property(daemon, "ActiveState") == "active" && m.pidOf(daemon) != main
 	})
-	if told := m.do("journalctl", "--no-pager", "--quiet", "--output=cat", "UNIT="+daemon); !strings.Contains(told, "Watchdog timeout") {
-		m.Errorf("the manager tells %s", told)
+	if logged := m.do("journalctl", "--no-pager", "--quiet", "--output=cat", "UNIT="+daemon); !strings.Contains(logged, "Watchdog timeout") {
+		m.Errorf("the manager logs %s", logged)
 	}
 }
 
@@ -364,7 +364,7 @@ func (m *machine) servesPort() {
 	if status := m.do("evictd", "status", "--status-address="+address); !strings.Contains(status, "hard 48Mi") {
 		m.Errorf("evictd status: %s", status)
 	}
-	await(m, "the log to tell of the socket that is not used", func() bool { return strings.Contains(m.log(daemon), "holds a socket that is not used here") })
+	await(m, "the socket that is not used to be logged", func() bool { return strings.Contains(m.log(daemon), "holds a socket that is not used here") })
 	m.do("rm", "-r", "/etc/systemd/system/evictd.socket.d")
 	m.do("systemctl", "daemon-reload")
 	m.do("systemctl", "stop", daemon)
@@ -383,7 +383,7 @@ func (m *machine) upgrades() {
 	}
 }
 
-// kubeconfig of an API server that is not there: who is refused by it has read it.
+// kubeconfig of an API server that does not exist: a connection refused shows that it was read.
 const kubeconfig = `apiVersion: v1
 kind: Config
 current-context: c

@@ -35,7 +35,7 @@ type suite struct {
 type boot struct {
 	name   string
 	kernel string // arguments
-	kept   bool   // it goes on with the disk of the boot before
+	kept   bool   // it continues with the disk of the boot before
 	memory int    // MiB; 0 is 1024
 	limit  time.Duration
 	suites []suite
@@ -103,8 +103,8 @@ func TestCampaignVirtualMachine(t *testing.T) {
 	}
 }
 
-// TestComparison judges nothing: each line that begins with | is one run of a memory
-// bomb beside one of those who guard machines.
+// TestComparison checks nothing: each line that begins with | is one run of a memory
+// bomb beside one of the out-of-memory daemons.
 func TestComparison(t *testing.T) {
 	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestBesidePeers"}}})
 }
@@ -222,7 +222,7 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 		fmt.Fprintf(&script, "cd /payload/%[1]s && env %[3]s ./test -test.v -test.parallel=1 -test.timeout=%[4]v -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n",
 			s.pkg, s.run, s.env, cmp.Or(b.limit, limit)-2*time.Minute)
 	}
-	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as if somebody had cut the power
+	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as a power failure does
 	disk = dir + ".disk"
 	err := os.WriteFile(filepath.Join(dir, "run"), []byte(script.String()), 0o755)
 	if err != nil {
@@ -268,15 +268,15 @@ var (
 func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last string) {
 	t.Helper()
 	left = suites
-	var told strings.Builder
+	var output strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		line := strings.TrimRight(lines.Text(), "\r")
 		last = line
 		if at := ended.FindStringSubmatch(line); at != nil {
-			if at[2] != "0" && told.Len() > 0 {
-				t.Errorf("%s ended with %s:\n%s", at[1], at[2], told.String())
+			if at[2] != "0" && output.Len() > 0 {
+				t.Errorf("%s ended with %s:\n%s", at[1], at[2], output.String())
 			}
-			told.Reset()
+			output.Reset()
 			left = left[min(1, len(left)):]
 			continue
 		}
@@ -286,7 +286,7 @@ func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last st
 				fmt.Println(line)
 			}
 			if !noise.MatchString(line) {
-				told.WriteString(line + "\n")
+				output.WriteString(line + "\n")
 			}
 			continue
 		}
@@ -295,7 +295,7 @@ func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last st
 			name += " " + left[0].env
 		}
 		t.Run(name, func(t *testing.T) {
-			t.Logf("%s in the machine\n%s", v[3], told.String())
+			t.Logf("%s in the machine\n%s", v[3], output.String())
 			switch v[1] {
 			case "FAIL":
 				t.Fail()
@@ -303,10 +303,10 @@ func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last st
 				t.SkipNow()
 			}
 		})
-		told.Reset()
+		output.Reset()
 	}
-	if told.Len() > 0 {
-		t.Logf("the last that was told:\n%s", told.String())
+	if output.Len() > 0 {
+		t.Logf("the last output:\n%s", output.String())
 	}
 	return left, last
 }

@@ -91,7 +91,7 @@ func (s *script) claims() []console.Claim {
 		{Text: fmt.Sprintf("evictd evicted %s, which is not %s, the biggest", s.eviction.Pod, s.biggest), Held: s.eviction.UID != "" && s.eviction.UID == s.leaker && s.eviction.Pod != s.biggest},
 		{Text: "the API has it as Failed/Evicted, with evictd's message", Held: leaker.Status.Phase == v1.PodFailed && leaker.Status.Reason == "Evicted" && leaker.Status.Message == s.eviction.Message},
 		{Text: "condition and taint were in the API before the newcomer was", Held: newcomer.follows(n.raised) && newcomer.follows(n.tainted)},
-		{Text: "no other pod ended, and no container was restarted", Held: s.nobodyElse()},
+		{Text: "no other pod ended, and no container was restarted", Held: s.othersUntouched()},
 		{Text: "the replacement runs on another node", Held: replacement != nil && !replacement.running.IsZero() && replacement.Spec.NodeName != n.name},
 		{Text: "the BestEffort newcomer was kept away for the taint", Held: s.waited && strings.Contains(newcomer.refused, "untolerated taint")},
 		{Text: "the tolerant one was let in", Held: tolerant.Spec.NodeName == n.name && !tolerant.running.IsZero()},
@@ -101,8 +101,8 @@ func (s *script) claims() []console.Claim {
 	}
 }
 
-// nobodyElse looks at every pod but the leaker and those preempted.
-func (s *script) nobodyElse() bool {
+// othersUntouched looks at every pod but the leaker and those preempted.
+func (s *script) othersUntouched() bool {
 	for uid, p := range s.pods {
 		for _, c := range p.Status.ContainerStatuses {
 			if c.RestartCount > 0 {

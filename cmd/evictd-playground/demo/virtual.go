@@ -129,7 +129,7 @@ func (s *script) sumUpVirtual() error {
 	return s.Judge([]console.Claim{
 		{Text: "memory fell below the threshold, and is above it again", Held: !s.crossed.IsZero() && !s.back.IsZero()},
 		{Text: "evictd evicted shop/worker, and that was enough", Held: s.evictions == 1 && s.eviction.UID == s.leaker && !s.pod(s.leaker).gone.IsZero()},
-		{Text: "no other pod ended", Held: s.nobodyElse()},
+		{Text: "no other pod ended", Held: s.othersUntouched()},
 		{Text: "the Node had MemoryPressure and its taint, and lost both", Held: !n.raised.IsZero() && !n.tainted.IsZero() && n.recovered()},
 	})
 }

@@ -265,7 +265,7 @@ func TestAnEvictedPodKeepsWhatWasSaidOfItAndIsNotStartedAgain(t *testing.T) {
 	patch := `{"status":{"phase":"Failed","reason":"Evicted","message":"said","conditions":[{"type":"DisruptionTarget","status":"True","reason":"TerminationByKubelet"}]}}`
 	_, err := n.client.CoreV1().Pods(p.Namespace).Patch(t.Context(), p.Name, "application/strategic-merge-patch+json", []byte(patch), metav1.PatchOptions{}, "status")
 	require.NoError(t, err)
-	p = n.await(p, "told of", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].State.Terminated != nil })
+	p = n.await(p, "reported", func(p *v1.Pod) bool { return p.Status.ContainerStatuses[0].State.Terminated != nil })
 	s := p.Status
 	if s.Phase != v1.PodFailed || s.Reason != "Evicted" || s.Message != "said" || s.ContainerStatuses[0].State.Terminated.ExitCode != 137 || ready(p) ||
 		!slices.ContainsFunc(s.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.DisruptionTarget }) {

@@ -101,7 +101,7 @@ func TestASetHasAsManyPodsAsItAsksFor(t *testing.T) {
 	}
 	scale("1")
 	if left := s.await(1, ""); left[0] != names[2] {
-		t.Errorf("%s is left, want %s, the one that is bound", left[0], names[2])
+		t.Errorf("%s is left, want %s, which is bound", left[0], names[2])
 	}
 	scale("4")
 	s.await(4, "")

@@ -28,11 +28,11 @@ import (
 
 var await = wait.Until
 
-// sink is the pods of the node as they were handed over.
+// sink has the pods of the node as the informer passed them.
 type sink struct {
 	mu     sync.Mutex
 	pods   map[types.UID]*v1.Pod
-	synced []string // names of the pods when all had been handed over
+	synced []string // names of the pods at the end of the first list
 	calls  int
 }
 
@@ -71,7 +71,7 @@ func (s *sink) has(names ...string) func() bool {
 	return func() bool { return slices.Equal(s.names(), names) }
 }
 
-// away is an API server that nobody reaches.
+// away is an API server that cannot be reached.
 type away func()
 
 func (a away) RoundTrip(*http.Request) (*http.Response, error) {
@@ -89,7 +89,7 @@ func TestAPIServerThatStaysAwayIsLookedForEveryFewSeconds(t *testing.T) {
 		})})
 		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
 		if longest = max(longest, time.Since(last)); longest < 5*time.Second || longest > 10*time.Second {
-			t.Errorf("nobody looked for %v", longest)
+			t.Errorf("no call for %v", longest)
 		}
 	})
 }
@@ -139,7 +139,7 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	await(t, "a pod that is new", s.has("first", "second"))
 	s.mu.Lock()
 	if p := s.pods[second.UID]; p.ManagedFields != nil || p.Annotations[v1.LastAppliedConfigAnnotation] != "" {
-		t.Errorf("metadata that nobody reads: %+v", p.ObjectMeta)
+		t.Errorf("metadata that is not read: %+v", p.ObjectMeta)
 	}
 	s.mu.Unlock()
 
@@ -166,7 +166,7 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	await(t, "no pod", s.has())
 }
 
-// handed is a pod as it is handed over.
+// handed is a pod as the informer passes it.
 func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
 	client := apitest.New(t)

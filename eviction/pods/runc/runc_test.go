@@ -56,8 +56,8 @@ func newHost(t *testing.T) *host {
 
 const mib = 1 << 20
 
-// run starts a container of a shell that does what it is told by the returned pipe.
-func (h *host) run(id string, annotations map[string]string) (tell func(string)) {
+// run starts a container of a shell that runs the lines passed to the returned function.
+func (h *host) run(id string, annotations map[string]string) (do func(string)) {
 	h.t.Helper()
 	bundle := h.t.TempDir()
 	var mounts []map[string]any
@@ -82,15 +82,15 @@ func (h *host) run(id string, annotations map[string]string) (tell func(string))
 	require.NoError(h.t, os.WriteFile(bundle+"/config.json", text, 0o644))
 	in, out, err := os.Pipe()
 	require.NoError(h.t, err)
-	var told bytes.Buffer
+	var output bytes.Buffer
 	c := exec.Command("runc", "--root", h.root, "run", "--bundle", bundle, id)
-	c.Stdin, c.Stdout, c.Stderr = in, &told, &told
+	c.Stdin, c.Stdout, c.Stderr = in, &output, &output
 	require.NoError(h.t, c.Start())
 	in.Close()
 	h.t.Cleanup(func() {
 		out.Close() // the shell ends, and runc after it
-		if err := c.Wait(); err != nil && strings.Contains(told.String(), "level=error") {
-			h.t.Log(told.String())
+		if err := c.Wait(); err != nil && strings.Contains(output.String(), "level=error") {
+			h.t.Log(output.String())
 		}
 		_ = exec.Command("runc", "--root", h.root, "delete", "--force", id).Run()
 	})
@@ -115,7 +115,7 @@ func TestContainersOfRuncAreFound(t *testing.T) {
 	h := newHost(t)
 	containers := New([]string{filepath.Dir(h.root) + "/*"}, nil, slog.New(slog.DiscardHandler))
 	h.find(containers)
-	tell := h.run("alone", nil)
+	do := h.run("alone", nil)
 	h.run("of-a-pod", map[string]string{
 		"io.kubernetes.cri.sandbox-id": "s1", "io.kubernetes.cri.sandbox-uid": "u1", "io.kubernetes.cri.sandbox-namespace": "shop",
 		"io.kubernetes.cri.sandbox-name": "cart", "io.kubernetes.cri.container-name": "app",
@@ -128,7 +128,7 @@ func TestContainersOfRuncAreFound(t *testing.T) {
 	if c := found[1]; c.Sandbox != "s1" || c.UID != "u1" || c.Namespace != "shop" || c.Name != "cart" || c.Container != "app" {
 		t.Errorf("got %+v", c)
 	}
-	tell("exit")
+	do("exit")
 	h.find(containers, "of-a-pod")
 }
 
@@ -143,8 +143,8 @@ func TestAStateThatMakesNoSenseIsLoggedOnce(t *testing.T) {
 			t.Errorf("got %v", found)
 		}
 	}
-	if told := strings.Count(log.String(), "cannot be used"); told != 1 {
-		t.Errorf("told %d times:\n%s", told, &log)
+	if logged := strings.Count(log.String(), "cannot be used"); logged != 1 {
+		t.Errorf("logged %d times:\n%s", logged, &log)
 	}
 }
 

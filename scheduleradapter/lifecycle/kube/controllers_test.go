@@ -29,20 +29,20 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 )
 
-// bench is a fake API with the controllers.
-type bench struct {
+// fixture is a fake API with the controllers.
+type fixture struct {
 	t        *testing.T
 	client   *fake.Clientset
 	recorder *events.FakeRecorder
 	metrics  *metric.Set
 }
 
-// play runs the controllers in simulated time.
-func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.Object) {
+// withControllers runs a test with the controllers in simulated time.
+func withControllers(t *testing.T, cfg kube.Config, act func(b *fixture), objects ...runtime.Object) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		ctx, stop := context.WithCancel(t.Context())
-		b := &bench{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000), metric.NewSet()}
+		b := &fixture{t, fake.NewClientset(objects...), events.NewFakeRecorder(1000), metric.NewSet()}
 		factory := informers.NewSharedInformerFactory(b.client, 0)
 		controllers := kube.New(b.client, factory, b.recorder, b.metrics, slog.New(slog.NewTextHandler(io.Discard, nil)), cfg)
 		factory.Start(ctx.Done())
@@ -60,7 +60,7 @@ func play(t *testing.T, cfg kube.Config, act func(b *bench), objects ...runtime.
 }
 
 // pass advances the time; the named nodes renew their Leases.
-func (b *bench) pass(d time.Duration, alive ...string) {
+func (b *fixture) pass(d time.Duration, alive ...string) {
 	for end := time.Now().Add(d); time.Now().Before(end); {
 		for _, name := range alive {
 			lease := leaseOf(name)
@@ -80,7 +80,7 @@ func leaseOf(node string) *coordinationv1.Lease {
 	}
 }
 
-func (b *bench) node(name string) *v1.Node {
+func (b *fixture) node(name string) *v1.Node {
 	b.t.Helper()
 	node, err := b.client.CoreV1().Nodes().Get(b.t.Context(), name, metav1.GetOptions{})
 	if err != nil {
@@ -89,7 +89,7 @@ func (b *bench) node(name string) *v1.Node {
 	return node
 }
 
-func (b *bench) taints(name string) string {
+func (b *fixture) taints(name string) string {
 	b.t.Helper()
 	var texts []string
 	for _, t := range b.node(name).Spec.Taints {
@@ -99,7 +99,7 @@ func (b *bench) taints(name string) string {
 	return strings.ReplaceAll(strings.Join(texts, " "), "node.kubernetes.io/", "")
 }
 
-func (b *bench) setTaints(name string, taints ...v1.Taint) {
+func (b *fixture) setTaints(name string, taints ...v1.Taint) {
 	b.t.Helper()
 	node := b.node(name)
 	node.Spec.Taints = taints
@@ -109,7 +109,7 @@ func (b *bench) setTaints(name string, taints ...v1.Taint) {
 	synctest.Wait()
 }
 
-func (b *bench) pods() (names []string) {
+func (b *fixture) pods() (names []string) {
 	b.t.Helper()
 	pods, err := b.client.CoreV1().Pods("").List(b.t.Context(), metav1.ListOptions{})
 	if err != nil {
@@ -121,8 +121,8 @@ func (b *bench) pods() (names []string) {
 	return names
 }
 
-// told lists the recorded events.
-func (b *bench) told() (texts []string) {
+// recorded lists the recorded events.
+func (b *fixture) recorded() (texts []string) {
 	for {
 		select {
 		case text := <-b.recorder.Events:
@@ -163,15 +163,15 @@ func expect[T comparable](t *testing.T, what string, got []T, expected ...T) {
 
 // rule: S6.8
 func TestPodsLeaveATaintedNodeWhenTheirTimeIsOver(t *testing.T) {
-	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
+	withControllers(t, kube.Config{TaintEviction: true}, func(b *fixture) {
 		b.setTaints("n", mine)
 		expect(t, "pods at once", b.pods(), "elsewhere", "patient", "quick")
-		expect(t, "events", b.told(), "Normal TaintManagerEviction Marking for deletion Pod default/none")
+		expect(t, "events", b.recorded(), "Normal TaintManagerEviction Marking for deletion Pod default/none")
 		b.pass(10 * time.Second)
 		expect(t, "pods after 10 s", b.pods(), "elsewhere", "patient")
-		b.told()
+		b.recorded()
 		b.setTaints("n")
-		expect(t, "events", b.told(), "Normal TaintManagerEviction Cancelling deletion of Pod default/patient")
+		expect(t, "events", b.recorded(), "Normal TaintManagerEviction Cancelling deletion of Pod default/patient")
 		b.pass(time.Hour)
 		expect(t, "pods after an hour", b.pods(), "elsewhere", "patient")
 		var patched []string
@@ -185,7 +185,7 @@ func TestPodsLeaveATaintedNodeWhenTheirTimeIsOver(t *testing.T) {
 }
 
 func TestAPodComesToATaintedNode(t *testing.T) {
-	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
+	withControllers(t, kube.Config{TaintEviction: true}, func(b *fixture) {
 		b.setTaints("n", mine)
 		b.pass(time.Minute)
 		if _, err := b.client.CoreV1().Pods("default").Create(t.Context(), pod("late", "n", 30), metav1.CreateOptions{}); err != nil {
@@ -199,7 +199,7 @@ func TestAPodComesToATaintedNode(t *testing.T) {
 }
 
 func TestAnEvictionThatFailsIsTriedAgainAndBlocksNothing(t *testing.T) {
-	play(t, kube.Config{TaintEviction: true}, func(b *bench) {
+	withControllers(t, kube.Config{TaintEviction: true}, func(b *fixture) {
 		failures := 3
 		b.client.PrependReactor("delete", "pods", func(action clienttesting.Action) (bool, runtime.Object, error) {
 			if failures == 0 || action.(clienttesting.DeleteAction).GetName() != "unlucky" {
@@ -218,7 +218,7 @@ func TestAnEvictionThatFailsIsTriedAgainAndBlocksNothing(t *testing.T) {
 }
 
 func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
-	play(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *bench) {
+	withControllers(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *fixture) {
 		b.pass(50*time.Second, "a", "b")
 		if got := b.taints("silent"); got != "" {
 			t.Errorf("taints %q within the grace period", got)
@@ -227,7 +227,7 @@ func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 		if got := b.taints("silent"); got != "unreachable:NoExecute unreachable:NoSchedule" {
 			t.Errorf("taints %q", got)
 		}
-		expect(t, "events", b.told(), "Normal NodeNotReady Node silent status is now: NodeNotReady")
+		expect(t, "events", b.recorded(), "Normal NodeNotReady Node silent status is now: NodeNotReady")
 		p, err := b.client.CoreV1().Pods("default").Get(t.Context(), "there", metav1.GetOptions{})
 		if err != nil || p.Status.Conditions[0].Status != v1.ConditionFalse {
 			t.Errorf("pod there: %+v, %v; expected it not ready", p.Status.Conditions, err)
@@ -260,7 +260,7 @@ func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 func TestMetricsHaveKubeControllerManagersNames(t *testing.T) {
 	zoned := node("silent")
 	zoned.Labels = map[string]string{v1.LabelTopologyRegion: "region", v1.LabelTopologyZone: "zone"}
-	play(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *bench) {
+	withControllers(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *fixture) {
 		failed := false
 		b.client.PrependReactor("delete", "pods", func(clienttesting.Action) (bool, runtime.Object, error) {
 			first := !failed
@@ -283,7 +283,7 @@ func TestTheListOfMetricsHasTheControllers(t *testing.T) {
 func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 	pressed := node("n")
 	pressed.Status.Conditions = append(pressed.Status.Conditions, v1.NodeCondition{Type: v1.NodeMemoryPressure, Status: v1.ConditionTrue})
-	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
+	withControllers(t, kube.Config{NodeLifecycle: true}, func(b *fixture) {
 		if got := b.taints("n"); got != "memory-pressure:NoSchedule" {
 			t.Errorf("taints %q", got)
 		}
@@ -293,7 +293,7 @@ func TestATaintFollowsItsConditionAtOnce(t *testing.T) {
 // TestAnAPIServerThatWasAwayMakesNoNodeSilent: the grace periods restart after an
 // outage.
 func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
-	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
+	withControllers(t, kube.Config{NodeLifecycle: true}, func(b *fixture) {
 		var unavailable atomic.Bool
 		b.client.PrependReactor("*", "*", func(clienttesting.Action) (bool, runtime.Object, error) {
 			return unavailable.Load(), nil, errors.New("connection refused")
@@ -305,14 +305,14 @@ func TestAnAPIServerThatWasAwayMakesNoNodeSilent(t *testing.T) {
 		b.pass(9 * time.Second) // within the renewal interval
 		b.pass(time.Minute, "a")
 		expect(t, "taints", []string{b.taints("a"), b.taints("b")}, "", "unreachable:NoExecute unreachable:NoSchedule")
-		expect(t, "events", b.told(), "Normal NodeNotReady Node b status is now: NodeNotReady")
+		expect(t, "events", b.recorded(), "Normal NodeNotReady Node b status is now: NodeNotReady")
 	}, node("a"), node("b"), leaseOf("a"), leaseOf("b"), pod("p", "a"))
 }
 
 func TestANodeThatCannotBeWrittenIsTriedAgain(t *testing.T) {
 	cordoned := node("n")
 	cordoned.Spec.Unschedulable = true
-	play(t, kube.Config{NodeLifecycle: true}, func(b *bench) {
+	withControllers(t, kube.Config{NodeLifecycle: true}, func(b *fixture) {
 		failures := 2
 		b.client.PrependReactor("patch", "nodes", func(clienttesting.Action) (bool, runtime.Object, error) {
 			if failures == 0 {

@@ -33,7 +33,7 @@ func (o *reconciler) write(u lifecycle.Update) {
 			o.log.Warn("node is not patched", "node", name, "error", err)
 			return
 		default:
-			o.tellWritten(u)
+			o.reportWrite(u)
 		}
 		if node := o.seen[name]; node != nil {
 			o.nodeChanged(time.Now(), node)
@@ -63,7 +63,7 @@ func (o *reconciler) patchNode(ctx context.Context, u lifecycle.Update) error {
 	return nil
 }
 
-func (o *reconciler) tellWritten(u lifecycle.Update) {
+func (o *reconciler) reportWrite(u lifecycle.Update) {
 	if u.Retaint {
 		o.log.Info("taints of node change", "node", u.Node.Name, "taints", keys(u.Taints), "old", keys(u.Node.Spec.Taints))
 	}

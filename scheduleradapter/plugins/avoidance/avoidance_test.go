@@ -19,7 +19,7 @@ func TestNodesScoreNothingForThosePodsTheyWouldRatherNotHave(t *testing.T) {
 	kinds := []string{"ReplicaSet", "ReplicationController", "StatefulSet"}
 	for range 500 {
 		avoided := map[string]string{} // kind and uid by node
-		w := d.World(plugintest.New(t), 6, 1, func(*v1.Pod) {})
+		w := d.Objects(plugintest.New(t), 6, 1, func(*v1.Pod) {})
 		c := plugintest.New(t)
 		want := map[string]int64{}
 		owner := metav1.OwnerReference{Kind: plugintest.Pick(d, kinds...), UID: types.UID(plugintest.Pick(d, "1", "2")), Controller: new(d.Chance(90))}

@@ -24,8 +24,8 @@ func node(name string, images map[string]int64) *v1.Node {
 	return n
 }
 
-// The twin looks at every image of every node.
-func TestScoresAreThoseOfTheNaiveTwin(t *testing.T) {
+// The reference looks at every image of every node.
+func TestScoresAreThoseOfTheReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	cluster := plugintest.New(t)
 	plugin := cluster.Make(New, nil)
@@ -59,13 +59,13 @@ func TestScoresAreThoseOfTheNaiveTwin(t *testing.T) {
 				p.Spec.Containers = append(p.Spec.Containers, v1.Container{Image: image})
 			}
 		}
-		if got, want := cluster.Evaluate(plugin, cluster.Digest(p)).Scores, twin(nodes, images); !maps.Equal(got, want) {
+		if got, want := cluster.Evaluate(plugin, cluster.Digest(p)).Scores, reference(nodes, images); !maps.Equal(got, want) {
 			t.Fatalf("step %d: scores %v, want %v", step, got, want)
 		}
 	}
 }
 
-func twin(nodes map[string]*v1.Node, images []string) map[string]int64 {
+func reference(nodes map[string]*v1.Node, images []string) map[string]int64 {
 	having, size := map[string]int{}, map[string]int64{}
 	for _, n := range nodes {
 		for _, image := range n.Status.Images {

@@ -122,8 +122,8 @@ func TestNodeThatCameToMatchQueuesThePod(t *testing.T) {
 	}
 }
 
-// The twin uses component-helpers for every node.
-func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
+// The reference uses component-helpers for every node.
+func TestResultsAreThoseOfTheReference(t *testing.T) {
 	keys, values := []string{"a", "b"}, []string{"1", "2", "x"}
 	r := rand.New(rand.NewPCG(1, 2))
 	labels := func() map[string]string {
@@ -176,7 +176,7 @@ func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
 		if r.IntN(2) == 0 {
 			p.Spec.NodeSelector = labels()
 		}
-		want := twin(t, nodes, extra, p)
+		want := reference(t, nodes, extra, p)
 		got := cluster.Evaluate(cluster.Make(New, added(extra)), cluster.Digest(p))
 		if !maps.Equal(got.Rejected, want.Rejected) || !maps.Equal(got.Scores, want.Scores) {
 			t.Fatalf("rejected %v, scores %v, want %v, %v", got.Rejected, got.Scores, want.Rejected, want.Scores)
@@ -184,7 +184,7 @@ func TestResultsAreThoseOfTheNaiveTwin(t *testing.T) {
 	}
 }
 
-func twin(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod) (v plugintest.Result) {
+func reference(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod) (v plugintest.Result) {
 	t.Helper()
 	v.Rejected = map[string]string{}
 	var lists []*nodeaffinity.PreferredSchedulingTerms

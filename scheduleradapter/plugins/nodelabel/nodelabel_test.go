@@ -11,8 +11,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// The twin looks at every node's labels.
-func TestNodesHaveTheLabelsAndLackTheOthersAsTheNaiveTwinSays(t *testing.T) {
+// The reference looks at every node's labels.
+func TestNodesHaveTheLabelsAndLackTheOthersAsTheReferenceSays(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(1, 2))}
 	for range 500 {
 		args := &config.NodeLabelArgs{}
@@ -24,14 +24,14 @@ func TestNodesHaveTheLabelsAndLackTheOthersAsTheNaiveTwinSays(t *testing.T) {
 				*list = append(*list, label)
 			}
 		}
-		w := d.World(plugintest.New(t), 8, 1, func(*v1.Pod) {})
+		w := d.Objects(plugintest.New(t), 8, 1, func(*v1.Pod) {})
 		result := w.Evaluate(w.Make(nodelabel.New, args), w.Digest(d.Pod("p")))
-		rejected, scores := twin(args, w.Nodes)
+		rejected, scores := reference(args, w.Nodes)
 		result.Holds(t, "node labels", rejected, scores)
 	}
 }
 
-func twin(args *config.NodeLabelArgs, nodes []*v1.Node) (rejected map[string]string, scores map[string]int64) {
+func reference(args *config.NodeLabelArgs, nodes []*v1.Node) (rejected map[string]string, scores map[string]int64) {
 	rejected, scores = map[string]string{}, map[string]int64{}
 	for _, n := range nodes {
 		count := func(labels []string) (has int) {

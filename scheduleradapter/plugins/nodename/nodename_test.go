@@ -19,7 +19,7 @@ func TestPodIsPlacedOnTheNodeItNames(t *testing.T) {
 		name string
 		pod  *nodetable.Pod
 		want int
-	}{{"one that names none may go anywhere", cluster.Digest(&v1.Pod{}), 2}, {"one that does has that one only", named, 1}} {
+	}{{"a pod without a nodeName fits every node", cluster.Digest(&v1.Pod{}), 2}, {"a pod with a nodeName fits that node", named, 1}} {
 		v := cluster.Evaluate(cluster.Make(New, nil), c.pod)
 		if got := v.Cycle.Feasible.Count(); got != c.want || len(v.Rejected) > 0 {
 			t.Errorf("%s: %d nodes, rejected %v", c.name, got, v.Rejected)

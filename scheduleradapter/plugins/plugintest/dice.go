@@ -97,17 +97,17 @@ func (d Dice) Selector() *metav1.LabelSelector {
 	return s
 }
 
-// World has the objects of a table.
-type World struct {
+// Objects has the objects of a table.
+type Objects struct {
 	*Cluster
 	Nodes      []*v1.Node
 	Pods       []*v1.Pod // with spec.nodeName
 	Namespaces map[string]map[string]string
 }
 
-// World makes at most so many nodes and pods. finish changes each pod.
-func (d Dice) World(c *Cluster, nodes, pods int, finish func(*v1.Pod)) *World {
-	w := &World{Cluster: c, Namespaces: map[string]map[string]string{}}
+// Objects makes at most so many nodes and pods. finish changes each pod.
+func (d Dice) Objects(c *Cluster, nodes, pods int, finish func(*v1.Pod)) *Objects {
+	w := &Objects{Cluster: c, Namespaces: map[string]map[string]string{}}
 	for _, name := range d.Namespaces() {
 		w.Namespaces[name] = d.Labels()
 		c.Table.SetNamespace(name, nodetable.NewLabels(w.Namespaces[name]))
@@ -128,7 +128,7 @@ func (d Dice) World(c *Cluster, nodes, pods int, finish func(*v1.Pod)) *World {
 }
 
 // On are the pods of a node.
-func (w *World) On(node *v1.Node) []*v1.Pod {
+func (w *Objects) On(node *v1.Node) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, p := range w.Pods {
 		if p.Spec.NodeName == node.Name {
@@ -139,8 +139,8 @@ func (w *World) On(node *v1.Node) []*v1.Pod {
 }
 
 // Suppose removes and adds pods in an open try of the table, and returns the
-// resulting World.
-func (w *World) Suppose(d Dice, finish func(*v1.Pod)) *World {
+// resulting Objects.
+func (w *Objects) Suppose(d Dice, finish func(*v1.Pod)) *Objects {
 	changed := *w
 	changed.Pods = slices.Clone(w.Pods)
 	for range d.Random.IntN(4) {

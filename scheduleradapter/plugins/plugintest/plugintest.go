@@ -63,7 +63,7 @@ type Result struct {
 	Cycle  *framework.Cycle
 }
 
-// Holds fails the test if the result differs from that of the naive twin.
+// Holds fails the test if the result differs from that of the reference implementation.
 func (v Result) Holds(t *testing.T, what string, rejected map[string]string, scores map[string]int64) {
 	t.Helper()
 	Equal(t, what+": rejected", v.Rejected, rejected)
@@ -74,7 +74,7 @@ func (v Result) Holds(t *testing.T, what string, rejected map[string]string, sco
 func Equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-		t.Fatalf("%s: the plugin says %s, its twin %s", what, g, w)
+		t.Fatalf("%s: the plugin says %s, the reference %s", what, g, w)
 	}
 }
 

@@ -20,11 +20,11 @@ func (s service) selects(p *v1.Pod) bool {
 	return s.key != "" && s.namespace == p.Namespace && p.Labels[s.key] == s.value
 }
 
-// The twin looks at every pod, also inside tries.
-func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
+// The reference looks at every pod, also inside tries.
+func TestServicesKeepTogetherAndSpreadAsTheReferenceSays(t *testing.T) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(1, 2))}
 	for range 1000 {
-		w := d.World(plugintest.New(t), 8, 12, func(*v1.Pod) {})
+		w := d.Objects(plugintest.New(t), 8, 12, func(*v1.Pod) {})
 		var services []service
 		for i, namespace := range d.Namespaces() {
 			if !d.Chance(70) {
@@ -50,23 +50,23 @@ func TestServicesKeepTogetherAndSpreadAsTheNaiveTwinSays(t *testing.T) {
 		plugin := w.Make(serviceaffinity.New, args)
 		p := d.Pod("p")
 		judged := w.Evaluate(plugin, w.Digest(p))
-		rejected, scores := twin(w, services, args, p)
+		rejected, scores := reference(w, services, args, p)
 		judged.Holds(t, "service affinity", rejected, scores)
 
 		w.Table.Try()
 		supposed := w.Suppose(d, func(*v1.Pod) {})
-		rejected, _ = twin(supposed, services, args, p)
+		rejected, _ = reference(supposed, services, args, p)
 		for _, n := range w.Nodes {
 			fits, _, s := judged.Cycle.FitsAlone(w.Table.Row(nodetable.Intern(n.Name)))
 			if _, not := rejected[n.Name]; !s.OK() || fits == not {
-				t.Fatalf("what if: %s fits %t, its twin says %t (%v)", n.Name, fits, !not, s)
+				t.Fatalf("what if: %s fits %t, the reference says %t (%v)", n.Name, fits, !not, s)
 			}
 		}
 		w.Table.Undo()
 	}
 }
 
-func twin(w *plugintest.World, services []service, args *config.ServiceAffinityArgs, p *v1.Pod) (rejected map[string]string, scores map[string]int64) {
+func reference(w *plugintest.Objects, services []service, args *config.ServiceAffinityArgs, p *v1.Pod) (rejected map[string]string, scores map[string]int64) {
 	var own *service
 	for i := range services {
 		if services[i].selects(p) {
@@ -131,7 +131,7 @@ func twin(w *plugintest.World, services []service, args *config.ServiceAffinityA
 }
 
 // nodeOfAlike is the first node in the table's order of a pod with the same labels.
-func nodeOfAlike(w *plugintest.World, p *v1.Pod) *v1.Node {
+func nodeOfAlike(w *plugintest.Objects, p *v1.Pod) *v1.Node {
 	for _, row := range w.Table.Order() {
 		n := w.Table.Node(row).Object
 		for _, q := range w.On(n) {

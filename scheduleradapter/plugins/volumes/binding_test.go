@@ -66,7 +66,7 @@ func TestPodIsPlacedWhereItsVolumesAreOrCanBe(t *testing.T) {
 		{"a bound volume of every node", []any{boundClaim("c", "v"), persistent("v", "", "1Gi")}, pod("p", "c"), nil},
 		{"bound volumes of different nodes", []any{boundClaim("c", "v"), persistent("v", "", "1Gi", "a"), boundClaim("d", "w"), persistent("w", "", "1Gi", "b")}, pod("p", "c", "d"), map[string]string{"a": conflict, "b": conflict, "c": conflict}},
 		{"a bound volume that is gone", []any{boundClaim("c", "v")}, pod("p", "c"), map[string]string{"a": gone, "b": gone, "c": gone}},
-		{"the first claim that does not do is told", []any{boundClaim("c", "v"), persistent("v", "", "1Gi", "a"), boundClaim("d", "w")}, pod("p", "c", "d"), map[string]string{"a": gone, "b": conflict, "c": conflict}},
+		{"the first claim that does not fit is reported", []any{boundClaim("c", "v"), persistent("v", "", "1Gi", "a"), boundClaim("d", "w")}, pod("p", "c", "d"), map[string]string{"a": gone, "b": conflict, "c": conflict}},
 		{"none that is not available", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.Status.Phase = v1.VolumeReleased })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"none that is being deleted", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.DeletionTimestamp = &metav1.Time{} })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"none of another mode", []any{local, newClaim("c", "local", "1Gi"), change(persistent("v", "local", "1Gi", "b"), func(v *v1.PersistentVolume) { v.Spec.VolumeMode = &block })}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
@@ -81,13 +81,13 @@ func TestPodIsPlacedWhereItsVolumesAreOrCanBe(t *testing.T) {
 		{"on the node it is being made for", []any{made, newClaim("c", "made", "1Gi", chosen("b"))}, pod("p", "c"), map[string]string{"a": nothing, "c": nothing}},
 		{"on no node where that is gone", []any{made, newClaim("c", "made", "1Gi", chosen("z"))}, pod("p", "c"), map[string]string{"a": nothing, "b": nothing, "c": nothing}},
 		{"where there is storage for it", []any{made, driver("csi", true), newClaim("c", "made", "10Gi"), space("x", "made", "a", "20Gi"), space("y", "made", "b", "5Gi"), space("z", "other", "c", "20Gi")}, pod("p", "c"), map[string]string{"b": small, "c": small}},
-		{"nobody keeps account of it", []any{made, driver("csi", false), newClaim("c", "made", "10Gi"), space("y", "made", "b", "5Gi")}, pod("p", "c"), nil},
+		{"the driver reports no capacity", []any{made, driver("csi", false), newClaim("c", "made", "10Gi"), space("y", "made", "b", "5Gi")}, pod("p", "c"), nil},
 		{"the largest volume counts, not the storage", []any{made, driver("csi", true), newClaim("c", "made", "10Gi"), func() *storagev1.CSIStorageCapacity {
 			s := space("x", "made", "a", "20Gi")
 			s.MaximumVolumeSize = space("", "", "", "5Gi").Capacity
 			return s
 		}()}, pod("p", "c"), map[string]string{"a": small, "b": small, "c": small}},
-		{"bound and unbound claims are told together", []any{local, newClaim("c", "local", "1Gi"), boundClaim("d", "v"), persistent("v", "", "1Gi", "a")}, pod("p", "c", "d"), map[string]string{"a": nothing,
+		{"bound and unbound claims are reported together", []any{local, newClaim("c", "local", "1Gi"), boundClaim("d", "v"), persistent("v", "", "1Gi", "a")}, pod("p", "c", "d"), map[string]string{"a": nothing,
 			"b": conflict + ", node(s) didn't find available persistent volumes to bind", "c": conflict + ", node(s) didn't find available persistent volumes to bind"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -117,7 +117,7 @@ func TestNodesWithMoreRoomForTheClaimsScoreHigher(t *testing.T) {
 			persistent("x", "local", "1Gi", "b"), persistent("y", "fast", "2Gi", "b")}, pod("p", "c", "d"), map[string]int64{"a": 63, "b": 25}},
 		{"by how much of the storage is requested", []any{made, driver("csi", true), newClaim("c", "made", "1Gi"), space("x", "made", "a", "10Gi"), space("y", "made", "b", "2Gi")}, pod("p", "c"), map[string]int64{"a": 90, "b": 50}},
 		{"two claims share the storage of a class", []any{made, driver("csi", true), newClaim("c", "made", "1Gi"), newClaim("d", "made", "2Gi"), space("x", "made", "a", "10Gi"), space("y", "made", "b", "2Gi")}, pod("p", "c", "d"), map[string]int64{"a": 70, "b": 0}},
-		{"storage nobody keeps account of is 0", []any{made, newClaim("c", "made", "1Gi")}, pod("p", "c"), map[string]int64{"a": 0, "b": 0, "c": 0}},
+		{"storage without a reported capacity scores 0", []any{made, newClaim("c", "made", "1Gi")}, pod("p", "c"), map[string]int64{"a": 0, "b": 0, "c": 0}},
 		{"what is found counts before what is made", []any{local, made, driver("csi", true), newClaim("c", "local", "1Gi"), newClaim("d", "made", "1Gi"), persistent("v", "local", "4Gi", "a"), persistent("w", "local", "2Gi", "b"), space("x", "made", "a", "1Gi"), space("y", "made", "b", "10Gi")},
 			pod("p", "c", "d"), map[string]int64{"a": 75, "b": 50}},
 		{"nothing is to be bound", []any{boundClaim("c", "v"), persistent("v", "", "1Gi")}, pod("p", "c"), nil},

@@ -175,7 +175,7 @@ func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodeta
 		}
 		return h
 	}
-	t.Fatalf("nobody asked for %s", o.Event)
+	t.Fatalf("no plugin has registered %s", o.Event)
 	return 0
 }
 

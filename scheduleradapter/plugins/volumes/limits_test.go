@@ -171,8 +171,8 @@ func TestNodeTakesAsManyVolumesOfAnInTreePluginAsItOrTheArgumentsSay(t *testing.
 	}
 }
 
-// The twin counts every node for each check.
-func TestLedgerOfAttachedVolumesIsThatOfItsNaiveTwin(t *testing.T) {
+// The reference counts every node for each check.
+func TestLedgerOfAttachedVolumesIsThatOfTheReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	k := newCluster(t, 4)
 	name := func(prefix string, n int) string { return fmt.Sprint(prefix, r.IntN(n)) }

@@ -12,8 +12,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// The twin searches the volumes of the claims for each node.
-func TestVolumesFoundAreThoseOfTheNaiveTwin(t *testing.T) {
+// The reference searches the volumes of the claims for each node.
+func TestVolumesFoundAreThoseOfTheReference(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 2))
 	for round := range 1000 {
 		k := newCluster(t, 5)

@@ -77,7 +77,7 @@ func TestAPodOfTheAPIServerEndsAReservation(t *testing.T) {
 	k.reserve(b, pod("p", "c"), "a")
 	free := func() bool { return k.Evaluate(b, k.Digest(pod("q", "d"))).Rejected["a"] == "" }
 	if k.add(versioned(persistent("v", "local", "1Gi"), "7")); free() {
-		t.Error("the same version told again ended it")
+		t.Error("the same version ended it")
 	}
 	if k.add(versioned(persistent("v", "local", "1Gi"), "8")); !free() {
 		t.Error("a newer version did not end it")
@@ -111,25 +111,25 @@ func TestPreBindWritesWhatWasReservedAndWaitsUntilItIsBound(t *testing.T) {
 	}
 }
 
-// script is an API with fixed results.
-type script struct {
+// fakeAPI is an API with fixed results.
+type fakeAPI struct {
 	API
 	volume, claim, await error
 	written              []string
 	view                 View
 }
 
-func (s *script) UpdateVolume(_ context.Context, v *v1.PersistentVolume) (*v1.PersistentVolume, error) {
+func (s *fakeAPI) UpdateVolume(_ context.Context, v *v1.PersistentVolume) (*v1.PersistentVolume, error) {
 	s.written = append(s.written, v.Name)
 	return v, s.volume
 }
 
-func (s *script) UpdateClaim(_ context.Context, c *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
+func (s *fakeAPI) UpdateClaim(_ context.Context, c *v1.PersistentVolumeClaim) (*v1.PersistentVolumeClaim, error) {
 	s.written = append(s.written, c.Name)
 	return c, s.claim
 }
 
-func (s *script) Await(_ context.Context, timeout time.Duration, done func(View) (bool, error)) error {
+func (s *fakeAPI) Await(_ context.Context, timeout time.Duration, done func(View) (bool, error)) error {
 	if s.await != nil || timeout != 10*time.Minute {
 		return s.await
 	}
@@ -141,13 +141,13 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	broken := errors.New("broken")
 	for _, c := range []struct {
 		name    string
-		api     script
+		api     fakeAPI
 		written string
 		want    string
 	}{
-		{"volumes cannot be written", script{volume: broken}, "v", "bind persistent volume v: broken"},
-		{"claims cannot be written", script{claim: broken}, "v d", "select node of persistent volume claim ns/d: broken"},
-		{"nobody binds in time", script{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
+		{"volumes cannot be written", fakeAPI{volume: broken}, "v", "bind persistent volume v: broken"},
+		{"claims cannot be written", fakeAPI{claim: broken}, "v d", "select node of persistent volume claim ns/d: broken"},
+		{"volumes are not bound in time", fakeAPI{await: context.DeadlineExceeded}, "v d", "binding volumes: context deadline exceeded"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			k := newCluster(t, 1)
@@ -167,14 +167,14 @@ func TestPreBindFailsWhereVolumesAreNotBound(t *testing.T) {
 	}
 }
 
-// seen is the informers' view.
-type seen struct {
+// fakeInformers have fixed objects.
+type fakeInformers struct {
 	claims  map[string]*v1.PersistentVolumeClaim
 	volumes map[string]*v1.PersistentVolume
 }
 
-func (s seen) Claim(_, name string) *v1.PersistentVolumeClaim { return s.claims[name] }
-func (s seen) Volume(name string) *v1.PersistentVolume        { return s.volumes[name] }
+func (s fakeInformers) Claim(_, name string) *v1.PersistentVolumeClaim { return s.claims[name] }
+func (s fakeInformers) Volume(name string) *v1.PersistentVolume        { return s.volumes[name] }
 
 func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 	written := persistent("v", "local", "1Gi")
@@ -182,31 +182,33 @@ func TestClaimsAreBoundWhenTheAPIServerHasThemBound(t *testing.T) {
 	madeClaim := newClaim("d", "made", "1Gi")
 	madeClaim.ResourceVersion = "7"
 	p := &plan{node: nodetable.NewNode(node("a", map[string]string{v1.LabelTopologyZone: "a"})), bindings: []binding{{written, newClaim("c", "local", "1Gi")}}, made: []*v1.PersistentVolumeClaim{madeClaim}}
-	whole := func() seen {
+	whole := func() fakeInformers {
 		v := persistent("v", "local", "1Gi", "a")
 		v.ResourceVersion, v.Spec.ClaimRef = "8", &v1.ObjectReference{Namespace: "ns", Name: "c", UID: "uid-c"}
 		d := boundClaim("d", "w")
 		d.ResourceVersion, d.Annotations[selectedNode] = "8", "a"
-		return seen{map[string]*v1.PersistentVolumeClaim{"c": boundClaim("c", "v"), "d": d}, map[string]*v1.PersistentVolume{"v": v, "w": persistent("w", "made", "1Gi", "a")}}
+		return fakeInformers{map[string]*v1.PersistentVolumeClaim{"c": boundClaim("c", "v"), "d": d}, map[string]*v1.PersistentVolume{"v": v, "w": persistent("w", "made", "1Gi", "a")}}
 	}
 	for _, c := range []struct {
 		name   string
-		change func(seen)
+		change func(fakeInformers)
 		want   bool
 		err    string
 	}{
-		{"all is bound", func(seen) {}, true, ""},
-		{"it tells of the volume as it was before", func(s seen) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
-		{"the volume's claim is gone", func(s seen) { s.volumes["v"].Spec.ClaimRef = nil }, false, `ClaimRef got reset for pv "v"`},
-		{"the volume is gone", func(s seen) { delete(s.volumes, "v") }, false, `persistentvolume "v" not found`},
-		{"the claim is gone", func(s seen) { delete(s.claims, "c") }, false, `persistentvolumeclaim "c" not found`},
-		{"the claim is not bound yet", func(s seen) { delete(s.claims["c"].Annotations, bindCompleted) }, false, ""},
-		{"the node's label is gone", func(s seen) { s.volumes["v"].Spec.NodeAffinity = persistent("", "", "0", "b").Spec.NodeAffinity }, false, `pv "v" node affinity doesn't match node "a"`},
-		{"it tells of the claim as it was before", func(s seen) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
-		{"the provisioner gave up", func(s seen) { delete(s.claims["d"].Annotations, selectedNode) }, false, `provisioning failed for PVC "d"`},
-		{"the claim to be made is gone", func(s seen) { delete(s.claims, "d") }, false, `persistentvolumeclaim "d" not found`},
-		{"the volume made is not known yet", func(s seen) { delete(s.volumes, "w") }, false, ""},
-		{"the volume made is elsewhere", func(s seen) { s.volumes["w"] = persistent("w", "made", "1Gi", "b") }, false, `pv "w" node affinity doesn't match node "a"`},
+		{"all is bound", func(fakeInformers) {}, true, ""},
+		{"the informer has an old volume", func(s fakeInformers) { s.volumes["v"].ResourceVersion, s.volumes["v"].Spec.ClaimRef = "6", nil }, false, ""},
+		{"the volume's claim is gone", func(s fakeInformers) { s.volumes["v"].Spec.ClaimRef = nil }, false, `ClaimRef got reset for pv "v"`},
+		{"the volume is gone", func(s fakeInformers) { delete(s.volumes, "v") }, false, `persistentvolume "v" not found`},
+		{"the claim is gone", func(s fakeInformers) { delete(s.claims, "c") }, false, `persistentvolumeclaim "c" not found`},
+		{"the claim is not bound yet", func(s fakeInformers) { delete(s.claims["c"].Annotations, bindCompleted) }, false, ""},
+		{"the node's label is gone", func(s fakeInformers) {
+			s.volumes["v"].Spec.NodeAffinity = persistent("", "", "0", "b").Spec.NodeAffinity
+		}, false, `pv "v" node affinity doesn't match node "a"`},
+		{"the informer has an old claim", func(s fakeInformers) { s.claims["d"].ResourceVersion, s.claims["d"].Annotations = "6", nil }, false, ""},
+		{"the provisioner gave up", func(s fakeInformers) { delete(s.claims["d"].Annotations, selectedNode) }, false, `provisioning failed for PVC "d"`},
+		{"the claim to be made is gone", func(s fakeInformers) { delete(s.claims, "d") }, false, `persistentvolumeclaim "d" not found`},
+		{"the volume made is not known yet", func(s fakeInformers) { delete(s.volumes, "w") }, false, ""},
+		{"the volume made is elsewhere", func(s fakeInformers) { s.volumes["w"] = persistent("w", "made", "1Gi", "b") }, false, `pv "w" node affinity doesn't match node "a"`},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			view := whole()

@@ -66,7 +66,7 @@ func TestClaimForOnePodIsUsedByOne(t *testing.T) {
 	plugin := k.Make(k.NewRestrictions, nil).(*Restrictions)
 	coming := k.Digest(pod("coming", "mine"))
 	if v := k.Evaluate(plugin, coming); result(v) != "" {
-		t.Errorf("refused before anybody uses it: %s", result(v))
+		t.Errorf("refused before a pod uses it: %s", result(v))
 	}
 	k.Place(pod("running", "mine", "ours"), "a")
 	if got, want := result(k.Evaluate(plugin, coming)), "a:"+inUse+" b:"+inUse; got != want {

@@ -41,7 +41,7 @@ var (
 	disk   = &shortage{"nodefs.available", "ephemeral-storage", []any{"write", "/scratch/file", holds, rate / 4}}
 )
 
-// hard is the threshold that a victim crosses, and soft the one that it crosses with a
+// hard is the threshold that a victim crosses, and soft is crossed with a
 // grace of 1 s.
 var (
 	hard = []string{sandbox.EvictionHard("memory.available<150Mi")}

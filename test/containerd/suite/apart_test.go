@@ -37,15 +37,15 @@ func (raw) Unmarshal(data mem.BufferSlice, v any) error {
 	return nil
 }
 
-// tellApart serves a node's CRI, which names one filesystem for the images and
+// splitFilesystems serves a node's CRI, which names one filesystem for the images and
 // another one for writable layers: of all runtimes only CRI-O does so, where its
 // storage.conf has an imagestore. It returns the endpoint.
-func tellApart(t *testing.T, n *node.Node, images, layers string) string {
+func splitFilesystems(t *testing.T, n *node.Node, images, layers string) string {
 	t.Helper()
 	usage := func(at string) []*runtime.FilesystemUsage {
 		return []*runtime.FilesystemUsage{{FsId: &runtime.FilesystemIdentifier{Mountpoint: at}}}
 	}
-	told, err := proto.Marshal(&runtime.ImageFsInfoResponse{ImageFilesystems: usage(images), ContainerFilesystems: usage(layers)})
+	answer, err := proto.Marshal(&runtime.ImageFsInfoResponse{ImageFilesystems: usage(images), ContainerFilesystems: usage(layers)})
 	require.NoError(t, err)
 	containerd, err := grpc.NewClient(n.Endpoint(), grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithDefaultCallOptions(grpc.ForceCodecV2(raw{})))
 	require.NoError(t, err)
@@ -66,7 +66,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 				return err
 			}
 			if strings.HasSuffix(method, "/ImageFsInfo") {
-				message = told
+				message = answer
 			}
 		}
 		return err
@@ -81,7 +81,7 @@ func tellApart(t *testing.T, n *node.Node, images, layers string) string {
 	return "unix:" + socket
 }
 
-// The kubelet's rules for a runtime that tells images and writable layers apart,
+// The kubelet's rules for a runtime with separate filesystems of images and layers,
 // and what follows from them for one whose layers are not on nodefs either. Images
 // are their blobs here; containerd unpacks them to where the layers are.
 func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *testing.T) {
@@ -102,10 +102,10 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 				o.Kubelet, arguments = filepath.Join(layers, "kubelet"), []string{"--nodefs=" + layers}
 			}
 			n := node.Start(t, node.Built, o)
-			r := &relief{t: t, n: n, share: shares["bytes"], disk: layers}
+			r := &diskFixture{t: t, n: n, share: shares["bytes"], disk: layers}
 			r.furnish()
 			r.threshold = min(r.free(t, images), r.free(t, layers)) - r.unit
-			r.e = n.Evictd(append(arguments, "--cri-endpoint="+tellApart(t, n, n.Root, n.Snapshots), fmt.Sprintf(layout.thresholds, r.threshold))...)
+			r.e = n.Evictd(append(arguments, "--cri-endpoint="+splitFilesystems(t, n, n.Root, n.Snapshots), fmt.Sprintf(layout.thresholds, r.threshold))...)
 			r.e.AwaitPods(3)
 			must := func(when string, wantDead, wantImages int) {
 				t.Helper()
@@ -120,7 +120,7 @@ func TestEachDiskIsFreedOfWhatItHoldsWhereTheRuntimeHasImagesAndLayersApart(t *t
 			r.starve("fill", r.unit/2)
 			must("after the layers' disk has run out", 1, 1)
 			if evictions := r.e.Status().Evictions; len(evictions) > 0 {
-				t.Errorf("evictions %+v although what nobody uses sufficed", evictions)
+				t.Errorf("evictions %+v although what is unused sufficed", evictions)
 			}
 			r.starve("much", 3*r.unit)
 			if evicted := r.e.AwaitEviction(r.filler); evicted.Signal != layout.signal {

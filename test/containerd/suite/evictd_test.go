@@ -86,12 +86,12 @@ func TestPodOfKubeSystemIsProtectedUntilTheAPIServerHasListed(t *testing.T) {
 	})
 }
 
-// mark is when a container was told to end, by its own account.
+// mark is when a container received SIGTERM, by its own log.
 func mark(t *testing.T, p *node.Pod, name string) time.Time {
 	t.Helper()
 	text, err := os.ReadFile(filepath.Join(p.Volume("scratch"), name))
 	if err != nil {
-		t.Fatalf("container %s was not told to end: %v", name, err)
+		t.Fatalf("container %s has not received SIGTERM: %v", name, err)
 	}
 	at, err := strconv.ParseInt(string(text), 10, 64)
 	require.NoError(t, err)
@@ -136,7 +136,7 @@ func TestSoftVictimIsStoppedByTheRuntimeItsSidecarsLast(t *testing.T) {
 		e.AwaitEviction(p)
 		app, second, first := mark(t, p, "app"), mark(t, p, "second"), mark(t, p, "first")
 		if second.Sub(app) < 300*time.Millisecond || first.Sub(second) < 300*time.Millisecond {
-			t.Errorf("told to end: app %v, second %v, first %v; want each after the end of the one before", app, second, first)
+			t.Errorf("SIGTERM: app %v, second %v, first %v; want each after the end of the one before", app, second, first)
 		}
 		for _, c := range p.Containers {
 			if status := c.AwaitExit(); status.ExitCode != 0 {

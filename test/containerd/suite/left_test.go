@@ -36,7 +36,7 @@ func TestNothingIsLeftOfATestThatPanics(t *testing.T) {
 	}
 	for _, what := range []string{"process", "cgroup", "mount of overlay", "mount of ext4", "loop device", "socket"} {
 		if !strings.Contains(string(out), "left behind: "+what) {
-			t.Errorf("no %s was left behind that could be taken away: %s", what, out)
+			t.Errorf("no %s was left behind that could be removed: %s", what, out)
 		}
 	}
 	group := regexp.MustCompile(`panic: in /(evictd-run-\d+)`).FindSubmatch(out)

@@ -72,7 +72,7 @@ func TestDeadContainersThenUnusedImagesGoBeforeAPodDoes(t *testing.T) {
 					t.Parallel()
 					disk := node.Disk(t, kind, 192*node.MiB, 6000)
 					n := node.Start(t, node.Built, layout.options(disk))
-					r := relief{t: t, n: n, share: s, disk: disk}
+					r := diskFixture{t: t, n: n, share: s, disk: disk}
 					r.furnish()
 					r.threshold = s.free(t, disk) - s.unit
 					signal := layout.filesystem + "." + s.signal
@@ -84,8 +84,8 @@ func TestDeadContainersThenUnusedImagesGoBeforeAPodDoes(t *testing.T) {
 	}
 }
 
-// relief is a node whose disk is made to run out.
-type relief struct {
+// diskFixture is a node whose disk is made to run out.
+type diskFixture struct {
 	share
 	t                     *testing.T
 	n                     *node.Node
@@ -99,7 +99,7 @@ type relief struct {
 // furnish has a pod that will fill the disk, one that holds little on it, one
 // whose container has failed twice and runs again, two unused images and one that
 // is pinned. Each of what can go holds two units or more.
-func (r *relief) furnish() {
+func (r *diskFixture) furnish() {
 	r.filler, r.small, r.failed = r.n.Pod("filler", node.Spec{}), r.n.Pod("small", node.Spec{}), r.n.Pod("failed", node.Spec{})
 	r.do(r.small.Containers[0], "little", r.unit/8)
 	for attempt := range 2 {
@@ -113,12 +113,12 @@ func (r *relief) furnish() {
 	r.n.Import(r.image("localhost/unused:1", 2*r.unit), r.image("localhost/unused:2", 2*r.unit), kept)
 }
 
-// protect runs an evictd and waits until it shows what would go.
-func (r *relief) protect(would ...string) {
+// protect runs an evictd and waits until it shows what would be removed.
+func (r *diskFixture) protect(would ...string) {
 	r.t.Helper()
 	r.e = r.n.Evictd(r.arguments...)
 	r.e.AwaitPods(3)
-	node.Await(r.t, fmt.Sprintf("evictd to show that %v would go", would), func() bool {
+	node.Await(r.t, fmt.Sprintf("evictd to show that %v would be removed", would), func() bool {
 		var kinds []string
 		for _, next := range r.e.Status().Reclaimable {
 			kinds = append(kinds, next.Kind)
@@ -128,20 +128,20 @@ func (r *relief) protect(would ...string) {
 }
 
 // starve has the filler take so much that the disk lacks some.
-func (r *relief) starve(name string, lacks int64) {
+func (r *diskFixture) starve(name string, lacks int64) {
 	r.t.Helper()
 	order, args := r.take(name, r.free(r.t, r.disk)-r.threshold+lacks)
 	r.filler.Containers[0].Send(order, args...)
 }
 
-func (r *relief) do(c *node.Container, name string, amount int64) {
+func (r *diskFixture) do(c *node.Container, name string, amount int64) {
 	r.t.Helper()
 	order, args := r.take(name, amount)
 	c.Do(order, args...)
 }
 
 // reclaimable are the dead containers, and the images that no container uses.
-func (r *relief) reclaimable() (dead, images []string) {
+func (r *diskFixture) reclaimable() (dead, images []string) {
 	r.t.Helper()
 	exited := &runtime.ContainerStateValue{State: runtime.ContainerState_CONTAINER_EXITED}
 	for _, c := range node.Call(r.n, r.n.Runtime.ListContainers, &runtime.ListContainersRequest{Filter: &runtime.ContainerFilter{State: exited}}).Containers {
@@ -164,8 +164,8 @@ func unused(n *node.Node) (images []string) {
 	return images
 }
 
-// bodies are the containers, dead or not, that the runtime has of a pod.
-func (r *relief) bodies(p *node.Pod) (ids []string) {
+// containers are those, dead or not, that the runtime has of a pod.
+func (r *diskFixture) containers(p *node.Pod) (ids []string) {
 	r.t.Helper()
 	of := &runtime.ContainerFilter{LabelSelector: map[string]string{"io.kubernetes.pod.name": p.Name}}
 	for _, c := range node.Call(r.n, r.n.Runtime.ListContainers, &runtime.ListContainersRequest{Filter: of}).Containers {
@@ -174,9 +174,9 @@ func (r *relief) bodies(p *node.Pod) (ids []string) {
 	return ids
 }
 
-// mustReclaimInOrder starves the disk three times: the first two times what nobody
-// uses suffices, and then it does not. Each time an evictd of its own begins.
-func (r *relief) mustReclaimInOrder(signal string) {
+// mustReclaimInOrder starves the disk three times: the first two times what is unused
+// suffices, and then it does not. Each time an evictd of its own begins.
+func (r *diskFixture) mustReclaimInOrder(signal string) {
 	for i, want := range []struct {
 		would        []string
 		dead, images int
@@ -192,7 +192,7 @@ func (r *relief) mustReclaimInOrder(signal string) {
 		})
 		r.awaitPressure(false)
 		if evictions := r.e.Status().Evictions; len(evictions) > 0 {
-			r.t.Fatalf("evictions %+v although what nobody uses sufficed", evictions)
+			r.t.Fatalf("evictions %+v although what is unused sufficed", evictions)
 		}
 		r.e.Stop()
 	}
@@ -204,9 +204,9 @@ func (r *relief) mustReclaimInOrder(signal string) {
 	if e := r.e.AwaitEviction(r.filler); e.Signal != signal {
 		r.t.Errorf("evicted for %s, want %s", e.Signal, signal)
 	}
-	r.awaitPressure(false) // nobody else removes what is left of it
-	if bodies := r.bodies(r.filler); len(bodies) > 0 {
-		r.t.Errorf("containers %v of the evicted pod are left", bodies)
+	r.awaitPressure(false) // no other program removes what is left of it
+	if left := r.containers(r.filler); len(left) > 0 {
+		r.t.Errorf("containers %v of the evicted pod are left", left)
 	}
 	if _, images := r.reclaimable(); len(images) > 0 {
 		r.t.Errorf("a pod went before the images %v", images)
@@ -220,7 +220,7 @@ func (r *relief) mustReclaimInOrder(signal string) {
 }
 
 // awaitPressure waits until the condition is raised, or is not.
-func (r *relief) awaitPressure(raised bool) {
+func (r *diskFixture) awaitPressure(raised bool) {
 	r.t.Helper()
 	node.Await(r.t, fmt.Sprint("DiskPressure to be ", raised), func() bool {
 		return slices.ContainsFunc(r.e.Status().Conditions, func(c nodestatus.ConditionStatus) bool {

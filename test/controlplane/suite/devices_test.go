@@ -200,7 +200,7 @@ func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	if note := a.awaitEvent("FailedScheduling", "p"); !strings.Contains(note, failure) {
 		t.Errorf("the event says %q, want %q", note, failure)
 	}
-	await(t, "the claim to be allocated anew", func() bool {
+	await(t, "the claim to be allocated again", func() bool {
 		s := a.claim("c").Status
 		return s.Allocation != nil && len(s.ReservedFor) == 1 && len(s.Devices) == 0
 	})

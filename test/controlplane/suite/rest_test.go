@@ -49,7 +49,7 @@ var patches = map[string]string{
 }
 
 // differences are answers of the embedded API that are not kube-apiserver's, and
-// why nobody misses what is missing.
+// why no program needs what is missing.
 var differences = map[string]string{
 	"limits are requests where there are none, and make a pod burstable": "it has PodTolerationRestriction: only BestEffort pods stay away from a node short of memory",
 	"a patch with another uid":                       precondition,
@@ -92,7 +92,7 @@ func TestRESTAsAKubeAPIServerAnswers(t *testing.T) {
 				if err := yaml.UnmarshalStrict(text, &requests); err != nil {
 					t.Fatalf("%s: %v", file, err)
 				}
-				checkGolden(t, a.Name, strings.TrimSuffix(file, ".yaml")+".golden", a.play(requests))
+				checkGolden(t, a.Name, strings.TrimSuffix(file, ".yaml")+".golden", a.send(requests))
 			})
 		})
 	}
@@ -147,9 +147,9 @@ func meaning(answer string) string {
 	return fmt.Sprint(line, status.Reason)
 }
 
-// play sends the requests and returns what came back, with what differs from
+// send sends the requests and returns what came back, with what differs from
 // run to run made the same.
-func (a *api) play(requests []request) []answer {
+func (a *api) send(requests []request) []answer {
 	a.t.Helper()
 	config, err := a.Config(apiserver.Admin)
 	require.NoError(a.t, err)
@@ -256,7 +256,7 @@ var (
 )
 
 // unread are fields that no scheduler and no agent reads, which the embedded API
-// need not fill in: defaults of pods for who starts containers, the history of
+// need not fill in: defaults of pods for the kubelet, the history of
 // fields, the explanation of a table's columns, how often a spec was changed.
 var unread = []string{
 	"dnsPolicy", "enableServiceLinks", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy",

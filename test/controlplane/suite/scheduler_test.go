@@ -82,7 +82,7 @@ func (a *api) awaitBound(name string) (node string) {
 	return node
 }
 
-// awaitRefused waits until the pod is told that it fits nowhere.
+// awaitRefused waits until the pod has the condition that it fits no node.
 func (a *api) awaitRefused(name string) (message string) {
 	a.t.Helper()
 	await(a.t, "pod "+name+" to be refused", func() bool {
@@ -128,7 +128,7 @@ func tolerating(key string) func(*v1.Pod) {
 func TestSchedulerBindsWhatFitsAndSaysWhyTheRestDoesNot(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
 		a.createNodes(node("n1"), node("n2"))
-		a.createPods(pod("of-nobody", "100m", scheduledBy("nobody")))
+		a.createPods(pod("of-another", "100m", scheduledBy("another")))
 		a.schedule()
 		a.createPods(pod("small", "1"), pod("giant", "64"))
 		a.awaitBound("small")
@@ -148,7 +148,7 @@ func TestSchedulerBindsWhatFitsAndSaysWhyTheRestDoesNot(t *testing.T) {
 		if bound := a.awaitBound("giant"); bound != "n3" {
 			t.Errorf("the giant is on %s", bound)
 		}
-		if p := a.pod("of-nobody"); p.Spec.NodeName != "" || len(p.Status.Conditions) != 0 {
+		if p := a.pod("of-another"); p.Spec.NodeName != "" || len(p.Status.Conditions) != 0 {
 			t.Errorf("a pod of another scheduler was touched: node %q, conditions %v", p.Spec.NodeName, p.Status.Conditions)
 		}
 	})
@@ -288,7 +288,7 @@ func TestSchedulerContinuesAfterTheAPIServerWasKilled(t *testing.T) {
 	})
 }
 
-func TestSchedulerListsAnewWhereItsWatchHasExpired(t *testing.T) {
+func TestSchedulerListsAgainWhereItsWatchHasExpired(t *testing.T) {
 	each(t, func(t *testing.T, a *api) {
 		p := a.between(apiserver.Admin)
 		a.createNodes(node("n1"))

@@ -18,7 +18,7 @@ import (
 func main() {
 	in, out := json.NewDecoder(bufio.NewReader(os.Stdin)), json.NewEncoder(os.Stdout)
 	in.DisallowUnknownFields()
-	var w *world
+	var w *inputs
 	for {
 		var q question
 		err := in.Decode(&q)
@@ -27,8 +27,8 @@ func main() {
 		}
 		var answers []answer
 		if err == nil {
-			if q.World != nil {
-				w = q.World
+			if q.Inputs != nil {
+				w = q.Inputs
 				w.complete()
 			}
 			answers, err = w.answers(&q.view)

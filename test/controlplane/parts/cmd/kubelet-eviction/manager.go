@@ -31,7 +31,7 @@ import (
 // node is what an eviction manager works on, and implements what the manager calls. A pass begins
 // when the manager asks for the active pods.
 type node struct {
-	*world
+	*inputs
 	*view
 	*testclock.FakeClock
 	record.EventRecorder // nil: the manager calls only the methods below
@@ -43,7 +43,7 @@ type node struct {
 }
 
 // answers runs new managers through the passes of a view.
-func (w *world) answers(v *view) ([]answer, error) {
+func (w *inputs) answers(v *view) ([]answer, error) {
 	if v.Runs == 0 {
 		return w.run(v)
 	}
@@ -63,7 +63,7 @@ func (w *world) answers(v *view) ([]answer, error) {
 
 // complete sets defaults: of the configuration as a kubelet does (cmd/kubelet/app), of pods as an
 // API server does.
-func (w *world) complete() {
+func (w *inputs) complete() {
 	c := &w.Config
 	configdefaults.SetDefaults_KubeletConfiguration(c)
 	if c.EvictionHard == nil || *c.MergeDefaultEvictionSettings {
@@ -77,7 +77,7 @@ func (w *world) complete() {
 }
 
 // run runs a new manager.
-func (w *world) run(v *view) ([]answer, error) {
+func (w *inputs) run(v *view) ([]answer, error) {
 	c := &w.Config
 	thresholds, err := eviction.ParseThresholdConfig(c.EnforceNodeAllocatable, c.EvictionHard, c.EvictionSoft, c.EvictionSoftGracePeriod, c.EvictionMinimumReclaim)
 	if err != nil {
@@ -87,7 +87,7 @@ func (w *world) run(v *view) ([]answer, error) {
 		thresholds = slices.DeleteFunc(thresholds, func(t evictionapi.Threshold) bool { return !slices.Contains(v.Signals, string(t.Signal)) })
 	}
 	n := &node{
-		world: w, view: v, FakeClock: testclock.NewFakeClock(time.Unix(0, 0)),
+		inputs: w, view: v, FakeClock: testclock.NewFakeClock(time.Unix(0, 0)),
 		at: -2, answers: make([]answer, v.Passes), over: make(chan struct{}),
 	}
 	if len(thresholds) == 0 && !*c.LocalStorageCapacityIsolation {
@@ -143,7 +143,7 @@ func (n *node) activePods() (pods []*v1.Pod) {
 	if n.at < 0 {
 		return nil
 	}
-	p, last := &n.world.Passes[n.at], n.at == len(n.answers)-1
+	p, last := &n.inputs.Passes[n.at], n.at == len(n.answers)-1
 	n.SetTime(p.At)
 	for _, uid := range p.Active {
 		pod := &n.Pods[slices.IndexFunc(n.Pods, func(pod v1.Pod) bool { return pod.UID == uid })]
@@ -174,7 +174,7 @@ func (n *node) Get(context.Context, bool) (*statsapi.Summary, error) {
 	if n.at < 0 {
 		return s, nil
 	}
-	p := &n.world.Passes[n.at]
+	p := &n.inputs.Passes[n.at]
 	s.Pods = p.Stats
 	amount := func(n int64) *uint64 { u := uint64(max(0, n)); return &u }
 	runtimeStats := &statsapi.RuntimeStats{ImageFs: &statsapi.FsStats{}, ContainerFs: &statsapi.FsStats{}}
@@ -215,7 +215,7 @@ var errFails = errors.New("the pass says so")
 func (n *node) remove(what string) error {
 	a := &n.answers[n.at]
 	a.Reclaimed = append(a.Reclaimed, what)
-	if n.world.Passes[n.at].Freed[what] == nil {
+	if n.inputs.Passes[n.at].Freed[what] == nil {
 		return errFails
 	}
 	return nil
@@ -245,7 +245,7 @@ func (n *node) kill(pod *v1.Pod, _ bool, grace *int64, change func(*v1.PodStatus
 		}),
 		Annotations: n.annotations,
 	})
-	if slices.Contains(n.world.Passes[n.at].KillFails, pod.UID) {
+	if slices.Contains(n.inputs.Passes[n.at].KillFails, pod.UID) {
 		return errFails
 	}
 	return nil

@@ -10,13 +10,13 @@ import (
 	statsapi "k8s.io/kubelet/pkg/apis/stats/v1alpha1"
 )
 
-// question asks for the passes of a world; without one, for those of the world before.
+// question asks for the passes of inputs; without them, for those of the inputs before.
 type question struct {
-	World *world
+	Inputs *inputs
 	view
 }
 
-// view is a part of a world.
+// view is a part of the inputs.
 type view struct {
 	Passes int
 	// Runs is how often new managers run through the passes. The manager chooses at random among
@@ -28,8 +28,8 @@ type view struct {
 	NoStorageRequests bool        // of pods, in the last pass
 }
 
-// world is a node. Its pods have a uid each.
-type world struct {
+// inputs are a node and its passes. Its pods have a uid each.
+type inputs struct {
 	Config                         kubeletconfig.KubeletConfiguration
 	DedicatedImageFs, SplitImageFs bool
 	Pods                           []v1.Pod

@@ -11,11 +11,11 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// The twins say the same as the core in the plainest words there are, with maps
-// and lists built anew each time, after the steps of the kubelet's manager.
+// The references implement the rules of the core after the steps of the kubelet's eviction
+// manager, with maps and lists that are built each time.
 
-// twin is the kubelet's state between two passes.
-type twin struct {
+// reference is the kubelet's state between two passes.
+type reference struct {
 	firstObserved map[string]time.Time             // by threshold
 	lastObserved  map[eviction.Condition]time.Time // by condition
 	acting        []eviction.Threshold             // in the last pass
@@ -52,7 +52,7 @@ func unmet(thresholds []eviction.Threshold, in eviction.Observations, withReclai
 }
 
 // pass returns the thresholds that act and the conditions that are reported.
-func (tw *twin) pass(cfg eviction.Config, now time.Time, in eviction.Observations) (acting []string, reported map[eviction.Condition]bool) {
+func (tw *reference) pass(cfg eviction.Config, now time.Time, in eviction.Observations) (acting []string, reported map[eviction.Condition]bool) {
 	met := unmet(cfg.Thresholds, in, false)
 	for _, t := range unmet(tw.acting, in, true) {
 		if !slices.Contains(met, t) {
@@ -103,7 +103,7 @@ func (tw *twin) pass(cfg eviction.Config, now time.Time, in eviction.Observation
 // rule: 3.12
 // rule: 3.13
 // rule: 3.26
-func TestThresholdsAreThoseOfTheirTwin(t *testing.T) {
+func TestThresholdsAreThoseOfTheReference(t *testing.T) {
 	acted := 0
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		cfg := anyConfig(r)
@@ -111,7 +111,7 @@ func TestThresholdsAreThoseOfTheirTwin(t *testing.T) {
 		slices.SortStableFunc(cfg.Thresholds, func(a, b eviction.Threshold) int { return int(a.Signal) - int(b.Signal) })
 		cfg.Thresholds = slices.CompactFunc(cfg.Thresholds, func(a, b eviction.Threshold) bool { return identity(a) == identity(b) })
 		eviction.Order(cfg.Thresholds)
-		tw := twin{firstObserved: map[string]time.Time{}, lastObserved: map[eviction.Condition]time.Time{}, taken: map[eviction.Signal]time.Time{}}
+		tw := reference{firstObserved: map[string]time.Time{}, lastObserved: map[eviction.Condition]time.Time{}, taken: map[eviction.Signal]time.Time{}}
 		var st eviction.State
 		now := start
 		for range 15 {
@@ -128,12 +128,12 @@ func TestThresholdsAreThoseOfTheirTwin(t *testing.T) {
 			slices.Sort(got)
 			slices.Sort(want)
 			if !slices.Equal(got, want) {
-				t.Errorf("at %v act\n%v\ntwin\n%v", now, got, want)
+				t.Errorf("at %v act\n%v\nreference\n%v", now, got, want)
 			}
 			acted += len(got)
 			for c, p := range st.Pressure {
 				if p.Reported != reported[eviction.Condition(c)] {
-					t.Errorf("at %v %v is reported %t, twin %t", now, eviction.Condition(c), p.Reported, reported[eviction.Condition(c)])
+					t.Errorf("at %v %v is reported %t, reference %t", now, eviction.Condition(c), p.Reported, reported[eviction.Condition(c)])
 				}
 			}
 		}
@@ -182,8 +182,8 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 	}
 }
 
-// goesFirst is the kubelet's order with what evictd mends in it.
-func goesFirst(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
+// evictedBefore is the kubelet's order with what evictd mends in it.
+func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
 	if (a.Usage == nil) != (b.Usage == nil) {
 		return b.Usage == nil
 	}
@@ -230,7 +230,7 @@ func goesFirst(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bo
 // rule: M.4
 // rule: M.5
 // rule: M.9
-func TestRankingIsThatOfItsTwin(t *testing.T) {
+func TestRankingIsThatOfTheReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		candidates := anyCandidates(r, 12)
 		for _, s := range eviction.Signals() {
@@ -244,12 +244,12 @@ func TestRankingIsThatOfItsTwin(t *testing.T) {
 				for place, ranked := range eviction.Rank(s, l, candidates, nil) {
 					first := 0
 					for i := range left {
-						if goesFirst(left[i], left[first], s, l) {
+						if evictedBefore(left[i], left[first], s, l) {
 							first = i
 						}
 					}
 					if left[first].Pod != ranked.Pod {
-						t.Fatalf("%v, %v: place %d has %v, with the twin %v", s, l, place, ranked.Pod, left[first].Pod)
+						t.Fatalf("%v, %v: place %d has %v, with the reference %v", s, l, place, ranked.Pod, left[first].Pod)
 					}
 					left = slices.Delete(left, first, first+1)
 				}

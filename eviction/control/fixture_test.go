@@ -25,45 +25,45 @@ const (
 	gibi = int64(1) << 30
 )
 
-// world is everything around a loop, scripted, in simulated time. It keeps what
-// was done to it as lines, each with its time.
-type world struct {
+// fixture is a loop with fakes of all its ports, in simulated time. It keeps calls of
+// the fakes as lines, each with its time.
+type fixture struct {
 	*control.Loop
 	*testing.T
-	begun   time.Time
-	stop    context.CancelFunc
-	ended   chan struct{} // closed when Run has returned
-	sensor  *sensor
-	waiter  *waiter
-	killer  *killer
-	scanner *scanner
-	freer   *freer
-	pods    []*pod                  // at the beginning
-	reports <-chan []control.Report // those of the whole run, at its end
+	begun     time.Time
+	stop      context.CancelFunc
+	ended     chan struct{} // closed when Run has returned
+	sensor    *sensor
+	waiter    *waiter
+	killer    *killer
+	scanner   *scanner
+	reclaimer *reclaimer
+	pods      []*pod                  // at the beginning
+	reports   <-chan []control.Report // those of the whole run, at its end
 
 	mu    sync.Mutex
 	lines []string
 }
 
-// setting is a world before it begins.
+// setting is a fixture before its loop runs.
 type setting struct {
 	thresholds []eviction.Threshold
 	pods       []*pod
 	node       stats.Node
-	scanner    *scanner // nil: none
-	freer      *freer   // nil: none
-	limits     bool     // local-storage limits are enforced
-	unknown    bool     // pods run that were not set, until others are set
+	scanner    *scanner   // nil: none
+	reclaimer  *reclaimer // nil: none
+	limits     bool       // local-storage limits are enforced
+	unknown    bool       // pods run that were not set, until others are set
 	processors int
 	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
 	relief     bool                 // what victims free is measured
 	late       time.Duration        // by which SIGKILL is sent after the end of a grace
-	unread     bool                 // nobody reads the reports
-	read       func(control.Report) // reads them too; nil: nobody
+	unread     bool                 // the reports are not read
+	read       func(control.Report) // is called with each report that is read; may be nil
 	pulse      control.Pulse
-	before     func(*world)                 // before the loop runs
-	wrap       func(*world, *control.Ports) // takes the place of ports; nil: nobody
+	before     func(*fixture)                 // before the loop runs
+	wrap       func(*fixture, *control.Ports) // replaces ports; may be nil
 }
 
 const housekeeping = 10 * time.Second
@@ -79,30 +79,30 @@ func (s *setting) config() control.Config {
 	}
 }
 
-// within plays a script in a world; the loop runs until the script returns, and
-// must end then with all that it began.
-func within(t *testing.T, s setting, script func(*world)) {
+// withLoop runs a test with a loop, which must end with all its goroutines after the
+// test has returned.
+func withLoop(t *testing.T, s setting, test func(*fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, scanner: s.scanner, freer: s.freer, pods: s.pods}
+		w := &fixture{T: t, begun: time.Now(), sensor: &sensor{now: s.node}, scanner: s.scanner, reclaimer: s.reclaimer, pods: s.pods}
 		w.start(s)
-		script(w)
+		test(w)
 		w.stop()
 		<-w.ended
 	})
 }
 
-// start runs a loop in the world; one before it has ended.
-func (w *world) start(s setting) {
-	w.killer = &killer{world: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}, sigkill: map[types.UID]time.Time{}, late: s.late}
+// start runs a loop; the loop before it has ended.
+func (w *fixture) start(s setting) {
+	w.killer = &killer{fixture: w, results: make(chan kill.Result, 8), graces: map[types.UID]time.Duration{}, sigkill: map[types.UID]time.Time{}, late: s.late}
 	w.waiter = &waiter{notified: make(chan string, 1)}
 	ports := control.Ports{Sensor: w.sensor, Waiter: w.waiter, Killer: w.killer, Pulse: s.pulse}
 	if s.scanner != nil {
 		s.scanner.done = make(chan struct{}, 1)
 		ports.DiskScanner = s.scanner
 	}
-	if s.freer != nil {
-		s.freer.world, s.freer.reclaimed = w, make(chan eviction.Signal, 1)
-		ports.Reclaimer = s.freer
+	if s.reclaimer != nil {
+		s.reclaimer.fixture, s.reclaimer.reclaimed = w, make(chan eviction.Signal, 1)
+		ports.Reclaimer = s.reclaimer
 	}
 	if s.unknown {
 		ports.UnknownPods = unknownBeside(len(s.pods))
@@ -111,7 +111,7 @@ func (w *world) start(s setting) {
 		s.wrap(w, &ports)
 	}
 	w.Loop = control.New(s.config(), ports, slog.New(slog.DiscardHandler))
-	w.settle(s.pods...)
+	w.setPods(s.pods...)
 	if s.before != nil {
 		s.before(w)
 	}
@@ -135,7 +135,7 @@ type unknownBeside int
 // UnknownPods implements control.UnknownPods.
 func (n unknownBeside) UnknownPods(known []control.Pod) bool { return len(known) == int(n) }
 
-func (w *world) collect(read func(control.Report)) <-chan []control.Report {
+func (w *fixture) collect(read func(control.Report)) <-chan []control.Report {
 	all, of := make(chan []control.Report, 1), w.Reports()
 	go func() {
 		var reports []control.Report
@@ -150,13 +150,13 @@ func (w *world) collect(read func(control.Report)) <-chan []control.Report {
 }
 
 // reported ends the loop and returns what it reported.
-func (w *world) reported() []control.Report {
+func (w *fixture) reported() []control.Report {
 	w.stop()
 	return <-w.reports
 }
 
-// settle makes the pods those of the node.
-func (w *world) settle(pods ...*pod) {
+// setPods sets the pods of the node.
+func (w *fixture) setPods(pods ...*pod) {
 	var all []control.Pod
 	for _, p := range pods {
 		all = append(all, p.handled())
@@ -164,30 +164,30 @@ func (w *world) settle(pods ...*pod) {
 	w.SetPods(all)
 }
 
-// at waits for an instant of the world, and until all has come to rest then.
-func (w *world) at(d time.Duration) {
+// at waits for an instant of the test, and then until every goroutine is blocked.
+func (w *fixture) at(d time.Duration) {
 	time.Sleep(d - time.Since(w.begun))
 	synctest.Wait()
 }
 
-func (w *world) write(format string, args ...any) {
+func (w *fixture) write(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	at := time.Since(w.begun).Round(time.Millisecond)
 	w.lines = append(w.lines, at.String()+" "+fmt.Sprintf(format, args...))
 }
 
-// wants holds what was done against the lines wanted.
-func (w *world) wants(lines ...string) {
+// expect compares the lines with those that are expected.
+func (w *fixture) expect(lines ...string) {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if !slices.Equal(w.lines, lines) {
-		w.Errorf("was done:\n  %s\nwanted:\n  %s", strings.Join(w.lines, "\n  "), strings.Join(lines, "\n  "))
+		w.Errorf("got:\n  %s\nwant:\n  %s", strings.Join(w.lines, "\n  "), strings.Join(lines, "\n  "))
 	}
 }
 
-// sensor tells what it was set to, and counts how often it is asked.
+// sensor returns the reading that was set, and counts the calls.
 type sensor struct {
 	mu    sync.Mutex
 	now   stats.Node

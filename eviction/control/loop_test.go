@@ -43,25 +43,25 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		setting
-		script func(*world)
-		want   []string
+		run  func(*fixture)
+		want []string
 	}{
 		{
 			"a hard threshold is acted on between housekeeping passes",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
 			[]string{"13s kill a"},
 		},
 		{
 			"another pod follows one that holds its memory 200 ms after SIGKILL",
 			setting{thresholds: memoryHard, node: plenty, relief: true, pods: []*pod{ending(using("a", gibi), immortal), ending(using("b", gibi/8), immortal)}},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
 			[]string{"13s kill a", "13.205s kill b"},
 		},
 		{
 			"the 200 ms begin when SIGKILL was sent, not when it was due",
 			setting{thresholds: memoryHard, node: plenty, relief: true, late: 700 * time.Millisecond, pods: []*pod{ending(using("a", gibi), immortal), ending(using("b", gibi/8), immortal)}},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(spent); w.at(15 * time.Second) },
 			[]string{"13s kill a", "13.9s kill b"},
 		},
 		{
@@ -69,7 +69,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
 				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), ending(using("b", gibi/8), immortal),
 			}},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(15 * time.Second) },
 			[]string{"13s kill a", "13s kill b"},
 		},
 		{
@@ -77,11 +77,11 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{
 				ending(using("a", gibi), end{unreaped: true}, end{unreaped: true}), using("b", gibi/8),
 			}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(12500 * time.Millisecond)
 				w.sensor.set(short)
 				w.at(13050 * time.Millisecond)
-				w.settle(w.pods[0], w.pods[1], ending(using("c", mebi), immortal))
+				w.setPods(w.pods[0], w.pods[1], ending(using("c", mebi), immortal))
 				w.at(15 * time.Second)
 			},
 			[]string{"13s kill a", "13s kill b", "13.1s kill c"},
@@ -89,11 +89,11 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 		{
 			"a pod within its request stays while unknown pods run",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, unknown: true},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(12500 * time.Millisecond)
 				w.sensor.set(short)
 				w.at(13500 * time.Millisecond)
-				w.settle(requesting(using("a", gibi), 2*gibi), using("b", gibi/8))
+				w.setPods(requesting(using("a", gibi), 2*gibi), using("b", gibi/8))
 				w.at(13550 * time.Millisecond)
 			},
 			[]string{"13.5s kill b"},
@@ -101,25 +101,25 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 		{
 			"it stays for two seconds and no longer",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{requesting(using("a", gibi), 2*gibi)}, unknown: true},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(16 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(16 * time.Second) },
 			[]string{"15s kill a"},
 		},
 		{
 			"one above its request is killed whatever else runs",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}, unknown: true},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(14 * time.Second) },
 			[]string{"13s kill a"},
 		},
 		{
 			"where one is not enough several are killed at once",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", 80*mebi), using("b", 60*mebi), using("c", 40*mebi)}, enough: true},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13050 * time.Millisecond) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13050 * time.Millisecond) },
 			[]string{"13s kill a", "13s kill b"},
 		},
 		{
 			"a soft threshold is seen in housekeeping passes alone, and acted on when its grace ends",
 			setting{thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, 5*time.Second)}, node: plenty, pods: []*pod{using("a", gibi)}},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(35 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(35 * time.Second) },
 			[]string{"25s kill a in 1m0s"},
 		},
 		{
@@ -128,31 +128,31 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, 2*gibi, time.Second), hard(eviction.MemoryAvailable, gibi)},
 				node:       memory(1500 * mebi), pods: []*pod{ending(using("a", 2*gibi), immortal), using("b", gibi)},
 			},
-			func(w *world) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13 * time.Second) },
+			func(w *fixture) { w.at(12500 * time.Millisecond); w.sensor.set(short); w.at(13 * time.Second) },
 			[]string{"1s kill a in 1m0s", "12.557s kill b"},
 		},
 		{
 			"the next pass follows a victim's end at once",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", 3*gibi), using("b", 2*gibi), using("c", gibi)}},
-			func(w *world) { w.at(5 * time.Second) },
+			func(w *fixture) { w.at(5 * time.Second) },
 			[]string{"0s kill a", "100ms kill b", "200ms kill c"},
 		},
 		{
 			"a kill that cannot begin gives way to the next candidate of the same pass",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{refused: kill.ErrFull}), using("b", 2*gibi)}},
-			func(w *world) { w.at(5 * time.Second) },
+			func(w *fixture) { w.at(5 * time.Second) },
 			[]string{"0s kill a: too many pods are being killed", "0s kill b", "100ms kill a"},
 		},
 		{
 			"a kill that reaches no process gives way to the next candidate",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{after: time.Second, err: kill.ErrNotSignalled}, end{after: -1}), ending(using("b", 2*gibi), immortal)}},
-			func(w *world) { w.at(5 * time.Second) },
+			func(w *fixture) { w.at(5 * time.Second) },
 			[]string{"0s kill a", "1s kill b"},
 		},
 		{
 			"a victim that outlives its grace stays in flight, and the next one is killed when it is overdue",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{after: 11010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)}},
-			func(w *world) { w.at(21 * time.Second) },
+			func(w *fixture) { w.at(21 * time.Second) },
 			[]string{"0s kill a", "11s kill b"},
 		},
 		{
@@ -161,19 +161,19 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				thresholds: []eviction.Threshold{soft(eviction.MemoryAvailable, gibi, time.Second)}, node: short,
 				pods: []*pod{ending(&pod{name: "a", grace: 2, usage: using("", 3*gibi).usage}, end{after: 12010 * time.Millisecond, err: kill.ErrPopulated}), ending(using("b", 2*gibi), immortal)},
 			},
-			func(w *world) { w.at(29 * time.Second) },
+			func(w *fixture) { w.at(29 * time.Second) },
 			[]string{"1s kill a in 2s", "13.01s kill b in 1m0s"},
 		},
 		{
 			"a victim of a disk has time for its volumes to be removed",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi-1), storing("b", gibi/2)}},
-			func(w *world) { w.at(15 * time.Second) },
+			func(w *fixture) { w.at(15 * time.Second) },
 			[]string{"0s kill a", "10.1s kill b"},
 		},
 		{
 			"a minute, where what it held would be enough",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
-			func(w *world) { w.at(65 * time.Second) },
+			func(w *fixture) { w.at(65 * time.Second) },
 			[]string{"0s kill a", "1m1s kill b"},
 		},
 		{
@@ -182,13 +182,13 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				thresholds: append(diskHard[:1:1], hard(eviction.NodeFsInodesFree, 1000)), node: withoutInodes(disk(stats.Node{}, 0)),
 				pods: []*pod{littering("a", gibi, 2000), littering("b", gibi/2, 1000)},
 			},
-			func(w *world) { w.at(65 * time.Second) },
+			func(w *fixture) { w.at(65 * time.Second) },
 			[]string{"0s kill a", "1m1s kill b"},
 		},
 		{
 			"until it is free",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, 0), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(25 * time.Second)
 				w.sensor.set(disk(stats.Node{}, 2*gibi))
 				w.at(35 * time.Second)
@@ -200,7 +200,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 		{
 			"and no longer than the disk keeps half of what it had",
 			setting{thresholds: diskHard, node: disk(stats.Node{}, gibi/2), pods: []*pod{storing("a", gibi), storing("b", gibi/2)}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(25 * time.Second)
 				w.sensor.set(disk(stats.Node{}, gibi/4-1))
 				w.at(29 * time.Second)
@@ -214,7 +214,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				{name: "b", lingers: true, usage: stats.Pod{Processes: stats.Known(2)}},
 				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
 			}},
-			func(w *world) { w.at(3 * time.Second); w.pods[0].reap(); w.at(15 * time.Second) },
+			func(w *fixture) { w.at(3 * time.Second); w.pods[0].reap(); w.at(15 * time.Second) },
 			[]string{"0s kill a", "3.001s kill b", "13.101s kill c"},
 		},
 		{
@@ -224,7 +224,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				{name: "b", lingers: true, usage: stats.Pod{Processes: stats.Known(2)}},
 				ending(&pod{name: "c", usage: stats.Pod{Processes: stats.Known(1)}}, immortal),
 			}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(500 * time.Millisecond)
 				w.pods[0].vanish()
 				w.at(3 * time.Second)
@@ -243,7 +243,7 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				{name: "lost", lost: true, usage: stats.Pod{Memory: stats.Known(9 * gibi), Processes: stats.Known(1)}},
 				ending(using("alive", mebi), immortal),
 			}},
-			func(w *world) { w.at(time.Minute) },
+			func(w *fixture) { w.at(time.Minute) },
 			[]string{"0s kill alive"},
 		},
 		{
@@ -253,17 +253,17 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 				using("small", mebi),
 				{name: "dim", usage: stats.Pod{Memory: stats.Known(3 * gibi)}, fault: errors.New("permission denied")},
 			}},
-			func(w *world) { w.at(250 * time.Millisecond) },
+			func(w *fixture) { w.at(250 * time.Millisecond) },
 			[]string{"0s kill dim", "100ms kill small", "200ms kill dark"},
 		},
 		{
 			"a signal that cannot be read evicts no pod until it can",
 			setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(2500 * time.Millisecond)
 				w.sensor.set(stats.Node{})
 				w.at(59500 * time.Millisecond)
-				w.wants()
+				w.expect()
 				w.sensor.set(short)
 				w.at(61 * time.Second)
 			},
@@ -272,9 +272,9 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 		{
 			"new pods replace the old ones, and are looked at once",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", gibi), immortal)}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(12500 * time.Millisecond)
-				w.settle(using("b", gibi))
+				w.setPods(using("b", gibi))
 				w.at(14 * time.Second)
 			},
 			[]string{"0s kill a", "12.5s kill b"},
@@ -283,14 +283,14 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			"a limit of a pod's own is held to in housekeeping passes",
 			setting{limits: true, node: plenty, pods: []*pod{{name: "a", limited: true, usage: stats.Pod{
 				Processes: stats.Known(1), Containers: []stats.Container{{Rootfs: stats.Known(1001 * gibi)}}}}}},
-			func(w *world) { w.at(15 * time.Second) },
+			func(w *fixture) { w.at(15 * time.Second) },
 			[]string{"10s kill a"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, c.setting, func(w *world) {
-				c.script(w)
-				w.wants(c.want...)
+			withLoop(t, c.setting, func(w *fixture) {
+				c.run(w)
+				w.expect(c.want...)
 			})
 		})
 	}
@@ -305,40 +305,40 @@ func TestOneConfigurationFollowsAnother(t *testing.T) {
 		want       []string
 	}{
 		{"a threshold that stays keeps its standing", append(before[:1:1], hard(eviction.PIDAvailable, 10)), []string{"25s kill a in 1m0s"}},
-		{"a threshold that changes starts anew", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
+		{"the grace of a threshold that changes starts again", []eviction.Threshold{soft(eviction.MemoryAvailable, gibi+mebi, grace)}, []string{"40s kill a in 1m0s"}},
 		{"a threshold that is gone acts no more", nil, nil},
 		{"a hard one acts at once", memoryHard, []string{"15s kill a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, setting{thresholds: before, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *world) {
+			withLoop(t, setting{thresholds: before, node: short, pods: []*pod{ending(using("a", gibi), immortal)}}, func(w *fixture) {
 				w.at(15 * time.Second)
 				cfg := (&setting{thresholds: c.thresholds}).config()
 				cfg.HousekeepingInterval = 3 * time.Second // stays as it was
 				w.Configure(cfg)
 				w.at(55 * time.Second)
-				w.wants(c.want...)
+				w.expect(c.want...)
 			})
 		})
 	}
 }
 
 func TestADryRunTouchesNothingAndRepeatsItselfOnlyWhenTheVictimWouldBeGone(t *testing.T) {
-	within(t, setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", gibi), using("b", mebi)}, dryRun: true}, func(w *world) {
+	withLoop(t, setting{thresholds: memoryHard, node: short, pods: []*pod{using("a", gibi), using("b", mebi)}, dryRun: true}, func(w *fixture) {
 		w.at(21 * time.Second)
-		w.wants()
-		var told []string
+		w.expect()
+		var evicted []string
 		for _, r := range w.reported() {
 			for _, d := range r.Decisions {
 				for _, e := range d.Evictions {
 					if !r.DryRun {
 						t.Error("the report does not say that it is of a dry run")
 					}
-					told = append(told, r.At.Sub(w.begun).Round(10*time.Millisecond).String()+" "+e.Pod.Name)
+					evicted = append(evicted, r.At.Sub(w.begun).Round(10*time.Millisecond).String()+" "+e.Pod.Name)
 				}
 			}
 		}
-		if got, want := fmt.Sprint(told), "[0s a 11s a]"; got != want {
-			t.Errorf("told %v, want %v", got, want)
+		if got, want := fmt.Sprint(evicted), "[0s a 11s a]"; got != want {
+			t.Errorf("reported %v, want %v", got, want)
 		}
 	})
 }
@@ -349,26 +349,26 @@ func TestADecisionAboutADiskWaitsForAScanYoungerThanTheCrossing(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		setting
-		script func(*world)
-		asked  int
-		want   []string
+		run   func(*fixture)
+		asked int
+		want  []string
 	}{
 		{
 			"until it is there",
 			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
-			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
+			func(w *fixture) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"5s kill a"},
 		},
 		{
 			"no longer than five seconds",
 			setting{thresholds: diskHard, scanner: &scanner{takes: -1}, pods: []*pod{a()}},
-			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
+			func(w *fixture) { w.at(2500 * time.Millisecond); w.sensor.set(full); w.at(9 * time.Second) },
 			1, []string{"8.001s kill a"},
 		},
 		{
 			"at a second crossing as at the first",
 			setting{thresholds: diskHard, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a()}},
-			func(w *world) {
+			func(w *fixture) {
 				w.at(2500 * time.Millisecond)
 				w.sensor.set(full)
 				w.at(4 * time.Second)
@@ -382,27 +382,27 @@ func TestADecisionAboutADiskWaitsForAScanYoungerThanTheCrossing(t *testing.T) {
 		{
 			"also where pods were measured for another reason",
 			setting{thresholds: diskHard, limits: true, scanner: &scanner{takes: 2 * time.Second}, pods: []*pod{a(), {name: "b", limited: true, usage: using("", mebi).usage}}},
-			func(w *world) { w.at(9999 * time.Millisecond); w.sensor.set(full); w.at(19 * time.Second) },
+			func(w *fixture) { w.at(9999 * time.Millisecond); w.sensor.set(full); w.at(19 * time.Second) },
 			1, []string{"12s kill a"},
 		},
 		{
 			"soft ones too, whatever polls are between",
 			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, scanner: &scanner{takes: 3 * time.Second}, pods: []*pod{a()}},
-			func(w *world) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
+			func(w *fixture) { w.at(5 * time.Second); w.sensor.set(full); w.at(29 * time.Second) },
 			1, []string{"14s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
 			setting{thresholds: append(memoryHard[:1:1], diskHard...), scanner: &scanner{takes: -1}, pods: []*pod{a()}},
-			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
+			func(w *fixture) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
 			1, []string{"3s kill a"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.node = node
-			within(t, c.setting, func(w *world) {
-				c.script(w)
-				w.wants(c.want...)
+			withLoop(t, c.setting, func(w *fixture) {
+				c.run(w)
+				w.expect(c.want...)
 				if got := w.scanner.asked(); got != c.asked {
 					t.Errorf("asked for %d scans, want %d", got, c.asked)
 				}
@@ -419,50 +419,50 @@ func TestADiskIsFreedByTheNodeBesideTheLoop(t *testing.T) {
 	for _, c := range []struct {
 		name string
 		setting
-		script func(*world)
-		want   []string
+		run  func(*fixture)
+		want []string
 	}{
 		{
 			"and no pod is killed where that suffices",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
-			func(w *world) { w.at(50 * time.Second) },
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second, frees: gibi}, pods: []*pod{writer()}},
+			func(w *fixture) { w.at(50 * time.Second) },
 			[]string{freeing},
 		},
 		{
 			"a pod is killed at once where it does not",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
-			func(w *world) { w.at(14 * time.Second) },
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second, frees: gibi - 1}, pods: []*pod{writer()}},
+			func(w *fixture) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
 		{
 			"by figures that were taken meanwhile",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
-			func(w *world) { w.at(14 * time.Second) },
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second}, scanner: &scanner{takes: 4 * time.Second}, pods: []*pod{writer()}},
+			func(w *fixture) { w.at(14 * time.Second) },
 			[]string{freeing, "5s kill a"},
 		},
 		{
 			"soft thresholds wait for it, too",
-			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), freer: &freer{takes: 5 * time.Second}, pods: []*pod{writer()}},
-			func(w *world) { w.at(19 * time.Second) },
+			setting{thresholds: []eviction.Threshold{soft(eviction.NodeFsAvailable, gibi, time.Second)}, node: full(), reclaimer: &reclaimer{takes: 5 * time.Second}, pods: []*pod{writer()}},
+			func(w *fixture) { w.at(19 * time.Second) },
 			[]string{"1s free 1073741824 of nodefs.available by [containers images]", "6s kill a in 1m0s"},
 		},
 		{
 			"while memory does not wait",
-			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), freer: &freer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
-			func(w *world) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
+			setting{thresholds: append(memoryHard[:1:1], diskHard...), node: full(), reclaimer: &reclaimer{takes: -1}, pods: []*pod{ending(using("b", gibi), immortal)}},
+			func(w *fixture) { w.at(2500 * time.Millisecond); w.sensor.set(disk(short, 0)); w.at(4 * time.Second) },
 			[]string{freeing, "3s kill b"},
 		},
 		{
 			"a runtime that hangs is waited for half a minute",
-			setting{thresholds: diskHard, node: full(), freer: &freer{takes: -1}, pods: []*pod{writer()}},
-			func(w *world) { w.at(35 * time.Second) },
+			setting{thresholds: diskHard, node: full(), reclaimer: &reclaimer{takes: -1}, pods: []*pod{writer()}},
+			func(w *fixture) { w.at(35 * time.Second) },
 			[]string{freeing, "30s kill a"},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			within(t, c.setting, func(w *world) {
-				c.script(w)
-				w.wants(c.want...)
+			withLoop(t, c.setting, func(w *fixture) {
+				c.run(w)
+				w.expect(c.want...)
 			})
 		})
 	}

@@ -28,52 +28,52 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/preempt"
 )
 
-// world is a loop with a fake API.
-type world struct {
+// fixture is a loop with a fake API.
+type fixture struct {
 	*testing.T
 	*Loop
 	metrics *metric.Set
-	plugin  *holding
+	plugin  *permitPlugin
 	stop    context.CancelCauseFunc
 	over    chan error
 
 	mu    sync.Mutex
 	binds map[string]chan error // results of bindings by pod; nil: success at once
 	evict func(ctx context.Context, victim string) error
-	told  []string
+	calls []string
 	// written is Status.Written of the last nomination.
 	written func(resourceVersion string)
 }
 
-// holding is a plugin at Permit and PreBind with test functions.
-type holding struct {
+// permitPlugin is a plugin at Permit and PreBind with test functions.
+type permitPlugin struct {
 	permit  func(pod string) (framework.Status, time.Duration)
 	preBind func(ctx context.Context, pod string) framework.Status
 }
 
-func (*holding) Name() string { return "Holding" }
+func (*permitPlugin) Name() string { return "Holding" }
 
-func (h *holding) Permit(a framework.Assignment) (framework.Status, time.Duration) {
+func (h *permitPlugin) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	return h.permit(a.Pod.Object.Name)
 }
 
-func (*holding) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
+func (*permitPlugin) PreBindPreFlight(a framework.Assignment) bool { return len(a.Pod.Claims) > 0 }
 
-func (h *holding) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
+func (h *permitPlugin) PreBind(ctx context.Context, a framework.Assignment) framework.Status {
 	return h.preBind(ctx, a.Pod.Object.Name)
 }
 
-// inWorld runs a test with a leading loop in simulated time.
-func inWorld(t *testing.T, test func(*world)) {
-	inWorldOf(t, func(*LoopConfig) {}, test)
+// withLoop runs a test with a leading loop in simulated time.
+func withLoop(t *testing.T, test func(*fixture)) {
+	withLoopConfig(t, func(*LoopConfig) {}, test)
 }
 
-func inWorldOf(t *testing.T, change func(*LoopConfig), test func(*world)) {
+func withLoopConfig(t *testing.T, change func(*LoopConfig), test func(*fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{T: t, metrics: metric.NewSet(), over: make(chan error, 1), binds: map[string]chan error{}}
+		w := &fixture{T: t, metrics: metric.NewSet(), over: make(chan error, 1), binds: map[string]chan error{}}
 		w.evict = func(context.Context, string) error { return nil }
-		w.plugin = &holding{
+		w.plugin = &permitPlugin{
 			permit:  func(string) (framework.Status, time.Duration) { return framework.Status{}, 0 },
 			preBind: func(context.Context, string) framework.Status { return framework.Status{} },
 		}
@@ -99,7 +99,7 @@ func inWorldOf(t *testing.T, change func(*LoopConfig), test func(*world)) {
 	})
 }
 
-func (w *world) profiles(env framework.Env) ([]Profile, error) {
+func (w *fixture) profiles(env framework.Env) ([]Profile, error) {
 	var plan framework.Plan
 	few := int32(1)
 	enable := func(make framework.Factory, args any, points ...framework.Point) {
@@ -122,13 +122,13 @@ func (w *world) profiles(env framework.Env) ([]Profile, error) {
 }
 
 // note records a call of the API.
-func (w *world) note(format string, args ...any) {
+func (w *fixture) note(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.told = append(w.told, fmt.Sprintf(format, args...))
+	w.calls = append(w.calls, fmt.Sprintf(format, args...))
 }
 
-func (w *world) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
+func (w *fixture) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
 	name := pod.Object.Name
 	w.note("bind %s to %s", name, node.Name.Value())
 	w.mu.Lock()
@@ -146,14 +146,14 @@ func (w *world) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.No
 }
 
 // slow makes bindings of a pod wait for a result.
-func (w *world) slow(pod string) chan error {
+func (w *fixture) slow(pod string) chan error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.binds[pod] = make(chan error)
 	return w.binds[pod]
 }
 
-func (w *world) PatchStatus(pod *v1.Pod, s Status) {
+func (w *fixture) PatchStatus(pod *v1.Pod, s Status) {
 	text := ""
 	if s.Reason != "" {
 		text += " " + s.Reason
@@ -167,24 +167,24 @@ func (w *world) PatchStatus(pod *v1.Pod, s Status) {
 	w.note("status of %s:%s", pod.Name, text)
 }
 
-func (w *world) RecordEvent(e Event) {
+func (w *fixture) RecordEvent(e Event) {
 	w.note("event %s of %s: %s", e.Reason, e.Regarding.Name, e.Note)
 }
 
-func (w *world) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
+func (w *fixture) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
 	w.note("evict %s for %s", victim.Name, preemptor.Name)
 	return w.evict(ctx, victim.Name)
 }
 
 // after waits until the loop is idle and compares the recorded calls since the last
 // after, in any order; a line that ends with * is a prefix.
-func (w *world) after(want ...string) {
+func (w *fixture) after(want ...string) {
 	w.Helper()
 	synctest.Wait()
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	got := w.told
-	w.told = nil
+	got := w.calls
+	w.calls = nil
 	matches := slices.Clone(want)
 	for _, line := range got {
 		i := slices.IndexFunc(matches, func(m string) bool {
@@ -192,24 +192,24 @@ func (w *world) after(want ...string) {
 			return line == m || open && strings.HasPrefix(line, start)
 		})
 		if i < 0 {
-			w.Fatalf("was told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+			w.Fatalf("plugins received\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 		}
 		matches = slices.Delete(matches, i, i+1)
 	}
 	if len(matches) > 0 {
-		w.Fatalf("was told\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
+		w.Fatalf("plugins received\n\t%s\nwant\n\t%s", strings.Join(got, "\n\t"), strings.Join(want, "\n\t"))
 	}
 }
 
 // do calls a function on the loop's goroutine and waits.
-func (w *world) do(f func()) {
+func (w *fixture) do(f func()) {
 	done := make(chan struct{})
 	w.Do(func() { f(); close(done) })
 	<-done
 }
 
 // holds compares the pods of a node in the table, sorted.
-func (w *world) holds(node string, want ...string) {
+func (w *fixture) holds(node string, want ...string) {
 	w.Helper()
 	var got []string
 	w.do(func() {
@@ -225,7 +225,7 @@ func (w *world) holds(node string, want ...string) {
 }
 
 // queued compares the place of a pod in the queue.
-func (w *world) queued(pod, want string) {
+func (w *fixture) queued(pod, want string) {
 	w.Helper()
 	got := "nowhere"
 	w.do(func() {
@@ -239,7 +239,7 @@ func (w *world) queued(pod, want string) {
 }
 
 // node adds or updates a node of two cpus.
-func (w *world) node(name string, changes ...func(*v1.Node)) {
+func (w *fixture) node(name string, changes ...func(*v1.Node)) {
 	n := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: name}}
 	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse("2"), v1.ResourcePods: resource.MustParse("10")}
 	for _, change := range changes {
@@ -249,7 +249,7 @@ func (w *world) node(name string, changes ...func(*v1.Node)) {
 }
 
 // pod is a pod of one cpu as an informer reports it.
-func (w *world) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
+func (w *fixture) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	p := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name, Namespace: "default", UID: types.UID(name)}}
 	p.Spec.SchedulerName = v1.DefaultSchedulerName
 	p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}}}}
@@ -259,12 +259,12 @@ func (w *world) pod(name string, changes ...func(*v1.Pod)) *nodetable.Pod {
 	return nodetable.NewPod(p)
 }
 
-func (w *world) set(name string, changes ...func(*v1.Pod)) {
+func (w *fixture) set(name string, changes ...func(*v1.Pod)) {
 	pod := w.pod(name, changes...)
 	w.Do(func() { w.SetPod(pod) })
 }
 
-func (w *world) remove(name string, changes ...func(*v1.Pod)) {
+func (w *fixture) remove(name string, changes ...func(*v1.Pod)) {
 	pod := w.pod(name, changes...)
 	w.Do(func() { w.RemovePod(pod) })
 }

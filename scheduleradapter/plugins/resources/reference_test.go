@@ -17,8 +17,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin has the allocatable and requested amounts by node and resource.
-type twin map[string]map[v1.ResourceName][2]int64
+// reference has the allocatable and requested amounts by node and resource.
+type reference map[string]map[v1.ResourceName][2]int64
 
 var counted = []v1.ResourceName{v1.ResourcePods, v1.ResourceCPU, v1.ResourceMemory, v1.ResourceEphemeralStorage, foo}
 
@@ -30,7 +30,7 @@ func amounts(list v1.ResourceList, name v1.ResourceName) int64 {
 	return q.Value()
 }
 
-func (w twin) set(node string, allocatable v1.ResourceList, running ...v1.ResourceList) {
+func (w reference) set(node string, allocatable v1.ResourceList, running ...v1.ResourceList) {
 	w[node] = map[v1.ResourceName][2]int64{}
 	for _, name := range counted {
 		requested := int64(0)
@@ -45,7 +45,7 @@ func (w twin) set(node string, allocatable v1.ResourceList, running ...v1.Resour
 }
 
 // rejected has the missing resources by node.
-func (w twin) rejected(asks v1.ResourceList) map[string]string {
+func (w reference) rejected(asks v1.ResourceList) map[string]string {
 	all := map[string]string{}
 	for node, has := range w {
 		var lacks []string
@@ -75,7 +75,7 @@ func (w twin) rejected(asks v1.ResourceList) map[string]string {
 }
 
 // average of the free or used shares. Every container requests cpu and memory.
-func (w twin) average(node string, asks v1.ResourceList, resources []config.ResourceSpec, free bool) int64 {
+func (w reference) average(node string, asks v1.ResourceList, resources []config.ResourceSpec, free bool) int64 {
 	sum, weights := int64(0), int64(0)
 	for _, r := range resources {
 		has, request := w[node][v1.ResourceName(r.Name)], amounts(asks, v1.ResourceName(r.Name))
@@ -91,7 +91,7 @@ func (w twin) average(node string, asks v1.ResourceList, resources []config.Reso
 	return sum / max(weights, 1)
 }
 
-func (w twin) balance(node string, asks v1.ResourceList) int64 {
+func (w reference) balance(node string, asks v1.ResourceList) int64 {
 	after := func(pods int64) int64 {
 		var used []float64
 		for _, name := range []v1.ResourceName{v1.ResourceCPU, v1.ResourceMemory} {
@@ -107,24 +107,24 @@ func (w twin) balance(node string, asks v1.ResourceList) int64 {
 	return 50 + (50+after(1)-after(0))/2
 }
 
-func TestResourcesSayWhatTheirNaiveTwinDoes(t *testing.T) {
-	compareWithTwin(t, 20)
+func TestResourcesSayWhatTheReferenceDoes(t *testing.T) {
+	compareWithReference(t, 20)
 }
 
-func TestCampaignResourcesSayWhatTheirNaiveTwinDoes(t *testing.T) {
+func TestCampaignResourcesSayWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithTwin(t, 1000)
+	compareWithReference(t, 1000)
 }
 
-// compareWithTwin makes enough nodes for several words of a set: free, full, and
+// compareWithReference makes enough nodes for several words of a set: free, full, and
 // without a resource.
-func compareWithTwin(t *testing.T, clusters int) {
+func compareWithReference(t *testing.T, clusters int) {
 	random := rand.New(rand.NewPCG(5, 5))
 	dice := plugintest.Dice{Random: random}
 	said := map[string]int{}
 	most := strategy(config.MostAllocated, specs("cpu", 2, "memory", 1, foo, 3))
 	for range clusters {
-		cluster, w := plugintest.New(t), twin{}
+		cluster, w := plugintest.New(t), reference{}
 		fit, packing, balanced := cluster.Make(NewFit, leastArgs), cluster.Make(NewFit, most), cluster.Make(NewBalanced, balancedArgs)
 		some := func(scale int) v1.ResourceList {
 			return list("cpu", fmt.Sprint(1+random.IntN(scale)), "memory", fmt.Sprint(1+random.IntN(1000*scale), "Mi"),

@@ -32,8 +32,8 @@ const (
 
 var begun = time.Date(2026, 1, 2, 15, 4, 5, 123456000, time.UTC)
 
-// story makes the reports of a loop with the real core, at instants of its own.
-type story struct {
+// reporter makes the reports of a loop with the real core, at given instants.
+type reporter struct {
 	cfg        *eviction.Config
 	state      eviction.State
 	candidates []eviction.Candidate
@@ -41,7 +41,7 @@ type story struct {
 	dryRun     bool
 }
 
-func newStory() *story {
+func newReporter() *reporter {
 	cfg := eviction.New(eviction.Config{
 		Thresholds: []eviction.Threshold{
 			{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: gibi}},
@@ -51,7 +51,7 @@ func newStory() *story {
 		},
 		PressureTransitionPeriod: time.Minute, HardGrace: time.Second,
 	}, eviction.SharedFs)
-	return &story{cfg: &cfg, candidates: []eviction.Candidate{
+	return &reporter{cfg: &cfg, candidates: []eviction.Candidate{
 		candidate("a", v1.PodQOSBestEffort, 700*mebi, ""),
 		candidate("b", v1.PodQOSBurstable, 500*mebi, ""),
 		candidate("c", v1.PodQOSGuaranteed, 900*mebi, eviction.StaticPod),
@@ -81,7 +81,7 @@ func reading(available int64) stats.Node {
 }
 
 // pass is the report of one pass so long after the beginning.
-func (s *story) pass(at time.Duration, source control.Source, node stats.Node, outcomes ...eviction.Outcome) control.Report {
+func (s *reporter) pass(at time.Duration, source control.Source, node stats.Node, outcomes ...eviction.Outcome) control.Report {
 	s.at = at
 	now := begun.Add(at)
 	node.Time = now.Add(-time.Millisecond)
@@ -99,21 +99,21 @@ func (s *story) pass(at time.Duration, source control.Source, node stats.Node, o
 	return r
 }
 
-// look is what a snapshot tells: how the node stood at a report, or an error.
-type look struct {
+// fixedSnapshot is the result of Snapshot and Recent: the state of the node at a report, or an error.
+type fixedSnapshot struct {
 	seen control.Snapshot
 	err  error
 }
 
-func (l *look) at(s *story, r control.Report) {
+func (l *fixedSnapshot) at(s *reporter, r control.Report) {
 	until := slices.Repeat([]time.Duration{-1}, len(r.Eviction.Thresholds))
 	until[0], until[2] = 0, 12540*time.Millisecond
 	l.seen = control.Snapshot{At: r.At, Node: r.Node, Observations: r.Observations, Forecast: control.Forecast{Until: until, Grower: s.candidates[0].Pod, Growth: 12 * mebi}, State: r.State, Candidates: s.candidates, Eviction: r.Eviction}
 }
 
 // Snapshot implements publish.Snapshots.
-func (l *look) Snapshot(context.Context) (control.Snapshot, error) { return l.seen, l.err }
-func (l *look) Recent(context.Context) (control.Snapshot, error)   { return l.seen, l.err }
+func (l *fixedSnapshot) Snapshot(context.Context) (control.Snapshot, error) { return l.seen, l.err }
+func (l *fixedSnapshot) Recent(context.Context) (control.Snapshot, error)   { return l.seen, l.err }
 
 // killed is the end of a kill: signalled and gone so long after the beginning.
 func killed(uid types.UID, signalled, gone time.Duration) control.Report {
@@ -125,8 +125,8 @@ func unkilled(uid types.UID, err error) control.Report {
 	return control.Report{Ended: &kill.Result{UID: uid, Err: err}}
 }
 
-// told are the reports of a node on which pod a is evicted and pressure ends.
-func (s *story) told() []control.Report {
+// reports are those of a node on which pod a is evicted and pressure ends.
+func (s *reporter) reports() []control.Report {
 	return []control.Report{
 		s.pass(0, control.Housekeeping, reading(3*gibi)),
 		s.pass(12*time.Second, control.Poll, reading(900*mebi)),
@@ -136,16 +136,16 @@ func (s *story) told() []control.Report {
 	}
 }
 
-// press is a publisher, and what it publishes.
-type press struct {
+// fixture is a publisher with its log and its metrics.
+type fixture struct {
 	*publish.Publisher
 	*testing.T
 	log     bytes.Buffer
 	metrics *metric.Set
 }
 
-func newPress(t *testing.T, cfg publish.Config, look *look) *press {
-	p := &press{T: t, metrics: metric.NewSet()}
+func newFixture(t *testing.T, cfg publish.Config, snapshot *fixedSnapshot) *fixture {
+	p := &fixture{T: t, metrics: metric.NewSet()}
 	timeless := func(groups []string, a slog.Attr) slog.Attr {
 		if len(groups) == 0 && a.Key == slog.TimeKey {
 			return slog.Attr{}
@@ -153,12 +153,12 @@ func newPress(t *testing.T, cfg publish.Config, look *look) *press {
 		return a
 	}
 	cfg.Node = "node-1"
-	p.Publisher = publish.New(cfg, look, p.metrics, slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{ReplaceAttr: timeless})))
+	p.Publisher = publish.New(cfg, snapshot, p.metrics, slog.New(slog.NewTextHandler(&p.log, &slog.HandlerOptions{ReplaceAttr: timeless})))
 	return p
 }
 
-// tell publishes the reports, all of them before it returns.
-func (p *press) tell(reports ...control.Report) {
+// publish publishes the reports, all of them before it returns.
+func (p *fixture) publish(reports ...control.Report) {
 	queue := make(chan control.Report, len(reports))
 	for _, r := range reports {
 		queue <- r
@@ -168,14 +168,14 @@ func (p *press) tell(reports ...control.Report) {
 }
 
 // page is the metrics page.
-func (p *press) page() string {
+func (p *fixture) page() string {
 	w := httptest.NewRecorder()
 	p.metrics.Handler().ServeHTTP(w, httptest.NewRequest("GET", "/metrics", nil))
 	return w.Body.String()
 }
 
-// measures holds series, with their values, against the page.
-func (p *press) measures(series ...string) {
+// hasSeries fails the test if the page lacks one of the series, with its value.
+func (p *fixture) hasSeries(series ...string) {
 	p.Helper()
 	page := "\n" + p.page()
 	for _, s := range series {
@@ -185,7 +185,7 @@ func (p *press) measures(series ...string) {
 	}
 }
 
-func (p *press) status() nodestatus.Status {
+func (p *fixture) status() nodestatus.Status {
 	p.Helper()
 	status, err := p.Status(p.Context())
 	require.NoError(p, err)

@@ -19,8 +19,8 @@ import (
 	"k8s.io/component-helpers/node/topology"
 )
 
-// twin is a naive cluster: objects in maps, counted for each question.
-type twin struct {
+// reference is a naive cluster: objects in maps, counted for each question.
+type reference struct {
 	nodes      map[string]*v1.Node
 	pods       map[types.UID]*v1.Pod // by spec.nodeName, of known and unknown nodes
 	namespaces map[string]map[string]string
@@ -29,17 +29,17 @@ type twin struct {
 	imageSize  map[string]int64
 }
 
-func newTwin() *twin {
-	return &twin{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, namespaces: map[string]map[string]string{}, inZone: map[string][]string{}, imageSize: map[string]int64{}}
+func newReference() *reference {
+	return &reference{nodes: map[string]*v1.Node{}, pods: map[types.UID]*v1.Pod{}, namespaces: map[string]map[string]string{}, inZone: map[string][]string{}, imageSize: map[string]int64{}}
 }
 
-func (w *twin) clone() *twin {
+func (w *reference) clone() *reference {
 	c := *w
 	c.nodes, c.pods, c.namespaces = maps.Clone(w.nodes), maps.Clone(w.pods), maps.Clone(w.namespaces)
 	return &c
 }
 
-func (w *twin) setNode(n *v1.Node) {
+func (w *reference) setNode(n *v1.Node) {
 	zone := topology.GetZoneKey(n)
 	if was := w.nodes[n.Name]; was == nil || topology.GetZoneKey(was) != zone {
 		w.leaveZone(n.Name)
@@ -62,13 +62,13 @@ func (w *twin) setNode(n *v1.Node) {
 	}
 }
 
-func (w *twin) removeNode(name string) {
+func (w *reference) removeNode(name string) {
 	w.leaveZone(name)
 	delete(w.nodes, name)
 	w.forgetImages()
 }
 
-func (w *twin) leaveZone(name string) {
+func (w *reference) leaveZone(name string) {
 	for zone, names := range w.inZone {
 		if i := slices.Index(names, name); i >= 0 {
 			w.inZone[zone] = slices.Delete(slices.Clone(names), i, i+1)
@@ -79,7 +79,7 @@ func (w *twin) leaveZone(name string) {
 	}
 }
 
-func (w *twin) forgetImages() {
+func (w *reference) forgetImages() {
 	for name := range w.imageSize {
 		if len(w.having(name)) == 0 {
 			delete(w.imageSize, name)
@@ -87,7 +87,7 @@ func (w *twin) forgetImages() {
 	}
 }
 
-func (w *twin) having(image string) []string {
+func (w *reference) having(image string) []string {
 	var names []string
 	for _, n := range w.nodes {
 		if slices.ContainsFunc(n.Status.Images, func(i v1.ContainerImage) bool { return slices.Contains(i.Names, image) }) {
@@ -98,7 +98,7 @@ func (w *twin) having(image string) []string {
 	return names
 }
 
-func (w *twin) order() []string {
+func (w *reference) order() []string {
 	var order []string
 	for turn := 0; len(order) < len(w.nodes); turn++ {
 		for _, zone := range w.zones {
@@ -110,7 +110,7 @@ func (w *twin) order() []string {
 	return order
 }
 
-func (w *twin) on(node string) []*v1.Pod {
+func (w *reference) on(node string) []*v1.Pod {
 	var pods []*v1.Pod
 	for _, p := range w.pods {
 		if p.Spec.NodeName == node {
@@ -121,7 +121,7 @@ func (w *twin) on(node string) []*v1.Pod {
 }
 
 // means reports whether a term of the pod `owner` matches another pod.
-func (w *twin) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, other *v1.Pod) bool {
+func (w *reference) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, other *v1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
 	if err != nil {
 		t.Fatal(err)
@@ -137,9 +137,9 @@ func (w *twin) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, othe
 	return (slices.Contains(namespaces, other.Namespace) || byLabels.Matches(labels.Set(w.namespaces[other.Namespace]))) && selector.Matches(labels.Set(other.Labels))
 }
 
-// check compares the table with the counts of the twin. The probe is a pod without
+// check compares the table with the counts of the reference. The probe is a pod without
 // a node.
-func (w *twin) check(t *testing.T, table *Table, probe *v1.Pod) {
+func (w *reference) check(t *testing.T, table *Table, probe *v1.Pod) {
 	t.Helper()
 	w.checkColumns(t, table)
 	w.checkNodes(t, table)
@@ -155,7 +155,7 @@ func (w *twin) check(t *testing.T, table *Table, probe *v1.Pod) {
 func equal[T any](t *testing.T, what string, got, want T) {
 	t.Helper()
 	if g, w := fmt.Sprint(got), fmt.Sprint(want); g != w {
-		t.Fatalf("%s: the table says %s, its twin %s", what, g, w)
+		t.Fatalf("%s: the table says %s, the reference %s", what, g, w)
 	}
 }
 
@@ -175,7 +175,7 @@ func checkLacking(t *testing.T, c *Column, row Row) {
 	}
 }
 
-func (w *twin) checkColumns(t *testing.T, table *Table) {
+func (w *reference) checkColumns(t *testing.T, table *Table) {
 	t.Helper()
 	equal(t, "number of nodes", table.Len(), len(w.nodes))
 	equal(t, "rows that have a node", table.Alive().Count(), len(w.nodes))
@@ -234,7 +234,7 @@ func sum(pods []*v1.Pod, name v1.ResourceName) (total int64) {
 	return total
 }
 
-func (w *twin) checkNodes(t *testing.T, table *Table) {
+func (w *reference) checkNodes(t *testing.T, table *Table) {
 	t.Helper()
 	var order []string
 	for _, row := range table.Order() {
@@ -268,7 +268,7 @@ func names(table *Table, rows []Row) []string {
 	return all
 }
 
-func (w *twin) checkTopologies(t *testing.T, table *Table) {
+func (w *reference) checkTopologies(t *testing.T, table *Table) {
 	t.Helper()
 	for _, key := range topologyNames {
 		o := table.Topology(Intern(key))
@@ -307,7 +307,7 @@ func total(by map[string]int32) (sum int) {
 	return sum
 }
 
-func (w *twin) checkSelection(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
+func (w *reference) checkSelection(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
 	t.Helper()
 	affinity := nodeaffinity.GetRequiredNodeAffinity(probe)
 	var fitting, repelling []string
@@ -317,7 +317,7 @@ func (w *twin) checkSelection(t *testing.T, table *Table, probe *v1.Pod, digest 
 			t.Fatal(err)
 		}
 		if alone := digest.Nodes == nil || digest.Nodes.Matches(NewNode(n)); alone != match {
-			t.Fatalf("node %s alone: matches %t, its twin says %t: %s", name, alone, match, digest.Nodes.Key.Value())
+			t.Fatalf("node %s alone: matches %t, the reference says %t: %s", name, alone, match, digest.Nodes.Key.Value())
 		}
 		if match {
 			fitting = append(fitting, name)
@@ -334,7 +334,7 @@ func (w *twin) checkSelection(t *testing.T, table *Table, probe *v1.Pod, digest 
 	equal(t, "nodes whose taints repel", names(table, table.Tainted(&digest.Tolerations).Append(nil)), repelling)
 }
 
-func (w *twin) checkCounters(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
+func (w *reference) checkCounters(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
 	t.Helper()
 	own := []v1.PodAffinityTerm{}
 	if a := probe.Spec.Affinity; a.PodAffinity != nil {
@@ -391,7 +391,7 @@ func (w *twin) checkCounters(t *testing.T, table *Table, probe *v1.Pod, digest *
 
 // checkTerms compares the terms that match the probe, with the number of pods by
 // domain that have them.
-func (w *twin) checkTerms(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
+func (w *reference) checkTerms(t *testing.T, table *Table, probe *v1.Pod, digest *Pod) {
 	t.Helper()
 	want := [termKinds]map[string]int32{{}, {}, {}, {}}
 	for _, p := range w.pods {
@@ -433,7 +433,7 @@ func (w *twin) checkTerms(t *testing.T, table *Table, probe *v1.Pod, digest *Pod
 	}
 }
 
-func (w *twin) checkPorts(t *testing.T, table *Table, digest *Pod) {
+func (w *reference) checkPorts(t *testing.T, table *Table, digest *Pod) {
 	t.Helper()
 	var want []string
 	for name := range w.nodes {

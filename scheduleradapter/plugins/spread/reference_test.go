@@ -22,10 +22,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin is a naive implementation that looks at every pod.
-type twin struct {
+// reference is a naive implementation that looks at every pod.
+type reference struct {
 	*testing.T
-	*plugintest.World
+	*plugintest.Objects
 	args        *config.PodTopologySpreadArgs
 	services    []*v1.Service
 	replicaSets []*appsv1.ReplicaSet
@@ -37,7 +37,7 @@ type naive struct {
 	selector labels.Selector
 }
 
-func (w *twin) selector(s *metav1.LabelSelector) labels.Selector {
+func (w *reference) selector(s *metav1.LabelSelector) labels.Selector {
 	w.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -46,7 +46,7 @@ func (w *twin) selector(s *metav1.LabelSelector) labels.Selector {
 	return selector
 }
 
-func (w *twin) constraints(pod *v1.Pod, when v1.UnsatisfiableConstraintAction) (all []naive) {
+func (w *reference) constraints(pod *v1.Pod, when v1.UnsatisfiableConstraintAction) (all []naive) {
 	own := pod.Spec.TopologySpreadConstraints
 	for _, c := range own {
 		if c.WhenUnsatisfiable != when {
@@ -77,7 +77,7 @@ func (w *twin) constraints(pod *v1.Pod, when v1.UnsatisfiableConstraintAction) (
 	return all
 }
 
-func (w *twin) deduce(pod *v1.Pod) labels.Selector {
+func (w *reference) deduce(pod *v1.Pod) labels.Selector {
 	merged := labels.Set{}
 	for _, s := range w.services {
 		if s.Namespace == pod.Namespace && s.Spec.Selector != nil && labels.SelectorFromSet(s.Spec.Selector).Matches(labels.Set(pod.Labels)) {
@@ -97,7 +97,7 @@ func (w *twin) deduce(pod *v1.Pod) labels.Selector {
 }
 
 // counts reports whether a node takes part in a constraint.
-func (w *twin) counts(c naive, pod *v1.Pod, node *v1.Node) bool {
+func (w *reference) counts(c naive, pod *v1.Pod, node *v1.Node) bool {
 	if c.NodeAffinityPolicy == nil || *c.NodeAffinityPolicy == v1.NodeInclusionPolicyHonor {
 		if match, err := nodeaffinity.GetRequiredNodeAffinity(pod).Match(node); err != nil || !match {
 			return false
@@ -113,7 +113,7 @@ func (w *twin) counts(c naive, pod *v1.Pod, node *v1.Node) bool {
 	return true
 }
 
-func (w *twin) matching(c naive, pod *v1.Pod, node *v1.Node) (n int) {
+func (w *reference) matching(c naive, pod *v1.Pod, node *v1.Node) (n int) {
 	for _, other := range w.On(node) {
 		if other.Namespace == pod.Namespace && other.DeletionTimestamp == nil && !c.selector.Empty() && c.selector.Matches(labels.Set(other.Labels)) {
 			n++
@@ -132,7 +132,7 @@ func labelled(all []naive, node *v1.Node) bool {
 }
 
 // rejected has the reasons by node.
-func (w *twin) rejected(pod *v1.Pod) map[string]string {
+func (w *reference) rejected(pod *v1.Pod) map[string]string {
 	rejected := map[string]string{}
 	all := w.constraints(pod, v1.DoNotSchedule)
 	for _, node := range w.Nodes {
@@ -172,7 +172,7 @@ func (w *twin) rejected(pod *v1.Pod) map[string]string {
 }
 
 // scores of the feasible nodes; nil: the plugin skips the pod.
-func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
+func (w *reference) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
 	all := w.constraints(pod, v1.ScheduleAnyway)
 	if len(all) == 0 || len(rejected) == len(w.Nodes) {
 		return nil
@@ -245,8 +245,8 @@ func constrain(d plugintest.Dice, topologies []string, hard int) (all []v1.Topol
 	return all
 }
 
-// group replaces the Services and ReplicaSets of a table and its twin by random ones.
-func (w *twin) group(d plugintest.Dice) {
+// group replaces the Services and ReplicaSets of a table and the reference by random ones.
+func (w *reference) group(d plugintest.Dice) {
 	set := func(namespace string, g nodetable.Group, s *metav1.LabelSelector) {
 		w.Table.SetGroup(namespace, g, s)
 	}
@@ -269,20 +269,20 @@ func (w *twin) group(d plugintest.Dice) {
 	}
 }
 
-func TestSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
-	compareWithTwin(t, 400)
+func TestSpreadSaysWhatTheReferenceDoes(t *testing.T) {
+	compareWithReference(t, 400)
 }
 
-func TestCampaignSpreadSaysWhatItsNaiveTwinDoes(t *testing.T) {
+func TestCampaignSpreadSaysWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithTwin(t, 20_000)
+	compareWithReference(t, 20_000)
 }
 
-func compareWithTwin(t *testing.T, clusters int) {
+func compareWithReference(t *testing.T, clusters int) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(3, 0))}
 	said := map[string]int{}
 	for i := range clusters {
-		w := &twin{T: t, args: &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}}
+		w := &reference{T: t, args: &config.PodTopologySpreadArgs{DefaultingType: config.SystemDefaulting}}
 		if d.Chance(50) {
 			w.args.DefaultingType = config.ListDefaulting
 			for _, c := range constrain(d, d.Topologies(), 50) {
@@ -290,7 +290,7 @@ func compareWithTwin(t *testing.T, clusters int) {
 				w.args.DefaultConstraints = append(w.args.DefaultConstraints, c)
 			}
 		}
-		w.World = d.World(plugintest.New(t), 12, 40, func(*v1.Pod) {})
+		w.Objects = d.Objects(plugintest.New(t), 12, 40, func(*v1.Pod) {})
 		w.group(d)
 		plugin := w.Make(New, w.args)
 		for range 4 {
@@ -317,23 +317,23 @@ func compareWithTwin(t *testing.T, clusters int) {
 }
 
 // whatIf filters single nodes inside tries and after them.
-func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
+func (w *reference) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	w.Table.Try()
 	supposed := *w
-	supposed.World = w.Suppose(d, func(*v1.Pod) {})
+	supposed.Objects = w.Suppose(d, func(*v1.Pod) {})
 	supposed.fits(c, pod)
 	w.Table.Undo()
 	w.fits(c, pod)
 }
 
-func (w *twin) fits(c *framework.Cycle, pod *v1.Pod) {
+func (w *reference) fits(c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	rejected := w.rejected(pod)
 	for _, node := range w.Nodes {
 		fits, _, status := c.Fits(w.Table.Row(nodetable.Intern(node.Name)))
 		if want := rejected[node.Name] == ""; fits != want || !status.OK() {
-			w.Fatalf("what if: pod fits %s: %t (%s), its twin says %t", node.Name, fits, status.Message(), want)
+			w.Fatalf("what if: pod fits %s: %t (%s), the reference says %t", node.Name, fits, status.Message(), want)
 		}
 	}
 }

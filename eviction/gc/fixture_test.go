@@ -28,9 +28,9 @@ import (
 
 const gibi = int64(1) << 30
 
-// world is a node of one disk of 100 GiB with a runtime, in simulated time. It
+// fixture is a collector on a node of one disk of 100 GiB with a runtime, in simulated time. It
 // keeps what was done as lines, each with its time.
-type world struct {
+type fixture struct {
 	*gc.Collector
 	*testing.T
 	cfg        eviction.Config
@@ -54,19 +54,19 @@ type world struct {
 
 var errHang = errors.New("hang")
 
-// setting is a world before it begins.
+// setting is a fixture before its collector runs.
 type setting struct {
 	cfg     gc.Config
 	minimum int64 // of the signal, GiB
 	signal  eviction.Signal
-	prepare func(*world)
+	prepare func(*fixture)
 }
 
-// within plays a script in a world; the collector must end with all that it began.
-func within(t *testing.T, s setting, script func(*world)) {
+// withCollector runs a test with a collector, which must end with all its goroutines.
+func withCollector(t *testing.T, s setting, test func(*fixture)) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
-		w := &world{
+		w := &fixture{
 			T: t, begun: time.Now(), signal: cmp.Or(s.signal, eviction.NodeFsAvailable), capacity: 100 * gibi, pods: map[types.UID]reclaim.Pod{}, frees: map[string]int64{}, fails: map[string]error{}, entries: map[string]json.RawMessage{},
 			inventory: &inventory.Snapshot{Runtime: inventory.Runtime{Endpoint: "unix:/run/x.sock", Connected: true}},
 		}
@@ -74,7 +74,7 @@ func within(t *testing.T, s setting, script func(*world)) {
 		if s.prepare != nil {
 			s.prepare(w)
 		}
-		s.cfg.OnReport = w.tell
+		s.cfg.OnReport = w.report
 		if s.cfg.Policy.HighPercent == 0 {
 			s.cfg.Policy.HighPercent, s.cfg.Policy.LowPercent, s.cfg.Policy.MaxPerPodContainer, s.cfg.Policy.MaxContainers = 85, 80, 1, -1
 		}
@@ -88,20 +88,20 @@ func within(t *testing.T, s setting, script func(*world)) {
 				t.Errorf("Run: %v", err)
 			}
 		}()
-		script(w)
+		test(w)
 		cancel()
 		<-ended
 	})
 }
 
-// at waits for an instant of the world, and until all has come to rest then.
-func (w *world) at(d time.Duration) {
+// at waits for an instant of the test, and then until every goroutine is blocked.
+func (w *fixture) at(d time.Duration) {
 	time.Sleep(d - time.Since(w.begun))
 	synctest.Wait()
 }
 
 // starve lets the loop ask, and waits for the end.
-func (w *world) starve(steps ...eviction.ReclaimStep) {
+func (w *fixture) starve(steps ...eviction.ReclaimStep) {
 	if steps == nil {
 		steps = []eviction.ReclaimStep{eviction.DeadContainers, eviction.UnusedImages}
 	}
@@ -117,7 +117,7 @@ func (w *world) starve(steps ...eviction.ReclaimStep) {
 
 // container makes one that died so long before the beginning, alone in its
 // sandbox; what it frees is what it says.
-func (w *world) container(id string, pod types.UID, died time.Duration, layer int64) *inventory.Container {
+func (w *fixture) container(id string, pod types.UID, died time.Duration, layer int64) *inventory.Container {
 	w.inventory.Sandboxes = append(w.inventory.Sandboxes, inventory.Sandbox{ID: "of-" + id, UID: pod, Ready: true})
 	c := inventory.Container{
 		ID: id, Sandbox: "of-" + id, Name: "c", State: inventory.ContainerExited, Created: w.begun.Add(-died), Finished: w.begun.Add(-died),
@@ -129,19 +129,19 @@ func (w *world) container(id string, pod types.UID, died time.Duration, layer in
 }
 
 // image makes one that says that it has so many GiB and frees other many.
-func (w *world) image(id string, says, frees int64) {
+func (w *fixture) image(id string, says, frees int64) {
 	w.inventory.Images = append(w.inventory.Images, inventory.Image{ID: id, Tags: []string{"example.org/" + id + ":1"}, Bytes: says * gibi})
 	w.frees[id] = frees * gibi
 }
 
-func (w *world) write(format string, args ...any) {
+func (w *fixture) write(format string, args ...any) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lines = append(w.lines, time.Since(w.begun).Round(time.Millisecond).String()+" "+fmt.Sprintf(format, args...))
 }
 
 // wants holds what was done since the last time against the lines wanted.
-func (w *world) wants(lines ...string) {
+func (w *fixture) expect(lines ...string) {
 	w.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -151,14 +151,14 @@ func (w *world) wants(lines ...string) {
 	w.lines = nil
 }
 
-// Runtime and Order make the world a gc.Runtime. A removal takes 100 ms.
-func (w *world) Runtime() *inventory.Snapshot {
+// Runtime and Order make the fixture a gc.Runtime. A removal takes 100 ms.
+func (w *fixture) Runtime() *inventory.Snapshot {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.inventory
 }
 
-func (w *world) Order(o wire.Order, done func(error)) error {
+func (w *fixture) Order(o wire.Order, done func(error)) error {
 	w.mu.Lock()
 	err := w.fails[o.Target]
 	w.mu.Unlock()
@@ -198,7 +198,7 @@ func (w *world) Order(o wire.Order, done func(error)) error {
 }
 
 // Glance looks at the one disk.
-func (w *world) Glance(ctx context.Context) (control.Snapshot, error) {
+func (w *fixture) Glance(ctx context.Context) (control.Snapshot, error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	fs := stats.Filesystem{Capacity: stats.Known(w.capacity), Available: stats.Known(w.available)}
@@ -214,21 +214,21 @@ func (w *world) Glance(ctx context.Context) (control.Snapshot, error) {
 }
 
 // Entries and Put implement gc.Memory.
-func (w *world) Entries(kind string) []journal.Entry {
+func (w *fixture) Entries(kind string) []journal.Entry {
 	if data := w.entries[kind]; data != nil {
 		return []journal.Entry{{Kind: kind, Data: data}}
 	}
 	return nil
 }
 
-func (w *world) Put(kind, _ string, value any) error {
+func (w *fixture) Put(kind, _ string, value any) error {
 	data, err := json.Marshal(value)
 	w.entries[kind] = data
 	return err
 }
 
-// tell writes what a collection came to.
-func (w *world) tell(r gc.Report) {
+// report writes the report of a collection as a line.
+func (w *fixture) report(r gc.Report) {
 	var words []string
 	if r.DryRun {
 		words = append(words, "would remove")

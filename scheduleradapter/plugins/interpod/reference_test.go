@@ -18,14 +18,14 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 )
 
-// twin is a naive implementation that looks at every pod.
-type twin struct {
+// reference is a naive implementation that looks at every pod.
+type reference struct {
 	*testing.T
-	*plugintest.World
+	*plugintest.Objects
 	args *config.InterPodAffinityArgs
 }
 
-func (w *twin) matches(s *metav1.LabelSelector, set map[string]string) bool {
+func (w *reference) matches(s *metav1.LabelSelector, set map[string]string) bool {
 	w.Helper()
 	selector, err := metav1.LabelSelectorAsSelector(s)
 	if err != nil {
@@ -35,7 +35,7 @@ func (w *twin) matches(s *metav1.LabelSelector, set map[string]string) bool {
 }
 
 // means reports whether a term of a pod matches another.
-func (w *twin) means(owner *v1.Pod, term v1.PodAffinityTerm, other *v1.Pod) bool {
+func (w *reference) means(owner *v1.Pod, term v1.PodAffinityTerm, other *v1.Pod) bool {
 	namespaces := term.Namespaces
 	if len(namespaces) == 0 && term.NamespaceSelector == nil {
 		namespaces = []string{owner.Namespace}
@@ -63,17 +63,17 @@ func share(a, b *v1.Node, key string) bool {
 	return found && too && value == other
 }
 
-func (w *twin) node(p *v1.Pod) *v1.Node {
+func (w *reference) node(p *v1.Pod) *v1.Node {
 	return w.Nodes[slices.IndexFunc(w.Nodes, func(n *v1.Node) bool { return n.Name == p.Spec.NodeName })]
 }
 
 // around reports whether a pod in the domain of a node is such.
-func (w *twin) around(node *v1.Node, key string, such func(*v1.Pod) bool) bool {
+func (w *reference) around(node *v1.Node, key string, such func(*v1.Pod) bool) bool {
 	return slices.ContainsFunc(w.Pods, func(p *v1.Pod) bool { return share(w.node(p), node, key) && such(p) })
 }
 
 // rejected has the reasons by node.
-func (w *twin) rejected(pod *v1.Pod) map[string]string {
+func (w *reference) rejected(pod *v1.Pod) map[string]string {
 	rejected := map[string]string{}
 	with, _ := affinity(pod)
 	without, _ := antiAffinity(pod)
@@ -116,13 +116,13 @@ func (w *twin) rejected(pod *v1.Pod) map[string]string {
 }
 
 // skips reports whether PreFilter skips the pod.
-func (w *twin) skips(pod *v1.Pod) bool {
+func (w *reference) skips(pod *v1.Pod) bool {
 	with, _ := affinity(pod)
 	without, _ := antiAffinity(pod)
 	return len(with) == 0 && len(without) == 0 && len(w.rejected(pod)) == 0
 }
 
-func (w *twin) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
+func (w *reference) scores(pod *v1.Pod, rejected map[string]string) map[string]int64 {
 	_, likes := affinity(pod)
 	_, dislikes := antiAffinity(pod)
 	if w.args.IgnorePreferredTermsOfExistingPods && len(likes) == 0 && len(dislikes) == 0 || len(rejected) == len(w.Nodes) {
@@ -209,21 +209,21 @@ func relate(d plugintest.Dice) func(*v1.Pod) {
 	}
 }
 
-func TestInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
-	compareWithTwin(t, 400)
+func TestInterPodSaysWhatTheReferenceDoes(t *testing.T) {
+	compareWithReference(t, 400)
 }
 
-func TestCampaignInterPodSaysWhatItsNaiveTwinDoes(t *testing.T) {
+func TestCampaignInterPodSaysWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithTwin(t, 20_000)
+	compareWithReference(t, 20_000)
 }
 
-func compareWithTwin(t *testing.T, clusters int) {
+func compareWithReference(t *testing.T, clusters int) {
 	d := plugintest.Dice{Random: rand.New(rand.NewPCG(4, 0))}
 	said := map[string]int{}
 	for i := range clusters {
-		w := &twin{T: t, args: &config.InterPodAffinityArgs{HardPodAffinityWeight: new(plugintest.Pick(d, int32(0), 1, 50)), IgnorePreferredTermsOfExistingPods: d.Chance(30)}}
-		w.World = d.World(plugintest.New(t), 12, plugintest.Pick(d, 4, 12, 30), relate(d))
+		w := &reference{T: t, args: &config.InterPodAffinityArgs{HardPodAffinityWeight: new(plugintest.Pick(d, int32(0), 1, 50)), IgnorePreferredTermsOfExistingPods: d.Chance(30)}}
+		w.Objects = d.Objects(plugintest.New(t), 12, plugintest.Pick(d, 4, 12, 30), relate(d))
 		plugin := w.Make(New, w.args)
 		for range 4 {
 			pod := d.Pod("probe")
@@ -243,24 +243,24 @@ func compareWithTwin(t *testing.T, clusters int) {
 
 // whatIf filters single nodes inside tries and after them. A plugin that skipped
 // the pod must not reject any.
-func (w *twin) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
+func (w *reference) whatIf(d plugintest.Dice, c *framework.Cycle, pod *v1.Pod) {
 	w.Helper()
 	skips := w.skips(pod)
 	w.Table.Try()
 	supposed := *w
-	supposed.World = w.Suppose(d, relate(d))
+	supposed.Objects = w.Suppose(d, relate(d))
 	supposed.fits(c, pod, skips)
 	w.Table.Undo()
 	w.fits(c, pod, skips)
 }
 
-func (w *twin) fits(c *framework.Cycle, pod *v1.Pod, skips bool) {
+func (w *reference) fits(c *framework.Cycle, pod *v1.Pod, skips bool) {
 	w.Helper()
 	rejected := w.rejected(pod)
 	for _, node := range w.Nodes {
 		fits, _, status := c.Fits(w.Table.Row(nodetable.Intern(node.Name)))
 		if want := skips || rejected[node.Name] == ""; fits != want || !status.OK() {
-			w.Fatalf("what if: pod fits %s: %t (%s), its twin says %t", node.Name, fits, status.Message(), want)
+			w.Fatalf("what if: pod fits %s: %t (%s), the reference says %t", node.Name, fits, status.Message(), want)
 		}
 	}
 }

@@ -11,15 +11,15 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// twin is a naive queue: a list of pods that is scanned for each call.
-type twin struct {
+// reference is a naive queue: a list of pods that is scanned for each call.
+type reference struct {
 	s        *script
-	pods     []*twinPod // in the order of arrival
+	pods     []*referencePod // in the order of arrival
 	flushed  time.Time
-	thinking bool // the twin is calling hints
+	thinking bool // the reference is calling hints
 }
 
-type twinPod struct {
+type referencePod struct {
 	pod           *nodetable.Pod
 	profile       string // of the first version
 	place         Place
@@ -30,17 +30,17 @@ type twinPod struct {
 	unschedulable map[string]bool
 	pending       map[string]bool
 	gate          string
-	seen          []twinEvent // while in flight
+	seen          []referenceEvent // while in flight
 }
 
-type twinEvent struct {
+type referenceEvent struct {
 	*framework.Occurrence
 	forOthers bool
 }
 
-func newTwin(s *script) *twin { return &twin{s: s, flushed: s.start} }
+func newReference(s *script) *reference { return &reference{s: s, flushed: s.start} }
 
-func (t *twin) get(name string) *twinPod {
+func (t *reference) get(name string) *referencePod {
 	for _, p := range t.pods {
 		if p.pod.Object.Name == name {
 			return p
@@ -49,10 +49,10 @@ func (t *twin) get(name string) *twinPod {
 	return nil
 }
 
-func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Action) {
+func (t *reference) update(now time.Time, pod *nodetable.Pod, changed framework.Action) {
 	p := t.get(pod.Object.Name)
 	if p == nil {
-		p = &twinPod{pod: pod, profile: pod.Object.Spec.SchedulerName, timestamp: now}
+		p = &referencePod{pod: pod, profile: pod.Object.Spec.SchedulerName, timestamp: now}
 		t.pods = append(t.pods, p)
 		t.enqueue(p, now, "now")
 		return
@@ -66,7 +66,7 @@ func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Actio
 		o := &framework.Occurrence{Event: framework.Event{Resource: "TargetPod", Action: a}, OldPod: old, Pod: pod}
 		switch p.place {
 		case InFlight:
-			t.tell(o, p)
+			t.record(o, p)
 		case Unschedulable, Gated:
 			if when := t.worth(p, o); when != "no" {
 				t.enqueue(p, now, when)
@@ -76,23 +76,23 @@ func (t *twin) update(now time.Time, pod *nodetable.Pod, changed framework.Actio
 	}
 }
 
-// tell records an event for the pods in flight, or for one.
-func (t *twin) tell(o *framework.Occurrence, only *twinPod) {
+// record records an event for the pods in flight, or for one.
+func (t *reference) record(o *framework.Occurrence, only *referencePod) {
 	for _, p := range t.pods {
 		if p.place != InFlight {
 			continue
 		}
-		p.seen = append(p.seen, twinEvent{o, only != nil && only != p})
+		p.seen = append(p.seen, referenceEvent{o, only != nil && only != p})
 	}
 }
 
-func (t *twin) remove(name string) {
-	t.pods = slices.DeleteFunc(t.pods, func(p *twinPod) bool { return p.pod.Object.Name == name })
+func (t *reference) remove(name string) {
+	t.pods = slices.DeleteFunc(t.pods, func(p *referencePod) bool { return p.pod.Object.Name == name })
 }
 
-func (t *twin) pop(now time.Time) string {
+func (t *reference) pop(now time.Time) string {
 	t.advance(now)
-	var best *twinPod
+	var best *referencePod
 	for _, place := range []Place{Active, Backoff} {
 		for _, p := range t.pods {
 			if p.place != place || place == Backoff && p.errors > 0 {
@@ -112,7 +112,7 @@ func (t *twin) pop(now time.Time) string {
 }
 
 // before expects pods in the order of arrival.
-func (t *twin) before(a, b *twinPod, place Place) bool {
+func (t *reference) before(a, b *referencePod, place Place) bool {
 	order := 0
 	if place == Backoff {
 		order = a.expiry.Compare(b.expiry)
@@ -120,13 +120,13 @@ func (t *twin) before(a, b *twinPod, place Place) bool {
 	return cmp.Or(order, cmp.Compare(b.pod.Priority, a.pod.Priority), a.timestamp.Compare(b.timestamp)) < 0
 }
 
-func (t *twin) permit(e *Entry) {
+func (t *reference) permit(e *Entry) {
 	if p := t.get(e.Pod.Object.Name); p != nil && t.s.q.Get(e.Pod.UID) == e && p.place == InFlight {
 		p.place = Binding
 	}
 }
 
-func (t *twin) fail(now time.Time, name string, by Rejection) {
+func (t *reference) fail(now time.Time, name string, by Rejection) {
 	p := t.get(name)
 	p.timestamp = now
 	p.unschedulable, p.pending = set(by.Unschedulable), set(by.Pending)
@@ -165,7 +165,7 @@ func (t *twin) fail(now time.Time, name string, by Rejection) {
 	t.enqueue(p, now, outcome)
 }
 
-func (p *twinPod) backOff(t *twin, failures int) {
+func (p *referencePod) backOff(t *reference, failures int) {
 	p.expiry = time.Time{}
 	if t.s.cfg.MaxBackoff == 0 {
 		return
@@ -177,7 +177,7 @@ func (p *twinPod) backOff(t *twin, failures int) {
 	p.expiry = p.timestamp.Add(min(wait, t.s.cfg.MaxBackoff)).Truncate(time.Second)
 }
 
-func (t *twin) backsOff(p *twinPod, now time.Time) bool {
+func (t *reference) backsOff(p *referencePod, now time.Time) bool {
 	return p.expiry != (time.Time{}) && !p.expiry.Before(now.Truncate(time.Second))
 }
 
@@ -194,7 +194,7 @@ func includes(registered, happened framework.Event) bool {
 }
 
 // worth is whether and when an event moves an unschedulable pod.
-func (t *twin) worth(p *twinPod, o *framework.Occurrence) string {
+func (t *reference) worth(p *referencePod, o *framework.Occurrence) string {
 	t.thinking = true
 	defer func() { t.thinking = false }()
 	var matching []string // plugins whose hints are called
@@ -230,7 +230,7 @@ func (t *twin) worth(p *twinPod, o *framework.Occurrence) string {
 	return answer
 }
 
-func (t *twin) hints(p *twinPod) map[string][]framework.EventHint {
+func (t *reference) hints(p *referencePod) map[string][]framework.EventHint {
 	hints := map[string][]framework.EventHint{}
 	if p.profile == "default" {
 		maps.Copy(hints, t.s.hints)
@@ -238,7 +238,7 @@ func (t *twin) hints(p *twinPod) map[string][]framework.EventHint {
 	return hints
 }
 
-func (t *twin) enqueue(p *twinPod, now time.Time, when string) {
+func (t *reference) enqueue(p *referencePod, now time.Time, when string) {
 	p.gate = ""
 	if p.profile == "default" {
 		p.gate = t.s.gate(p.pod)
@@ -257,7 +257,7 @@ func (t *twin) enqueue(p *twinPod, now time.Time, when string) {
 	}
 }
 
-func (t *twin) move(now time.Time, o *framework.Occurrence) {
+func (t *reference) move(now time.Time, o *framework.Occurrence) {
 	interesting := o.Resource == "*" && o.Action == framework.All
 	for _, hints := range t.s.hints {
 		for _, h := range hints {
@@ -267,7 +267,7 @@ func (t *twin) move(now time.Time, o *framework.Occurrence) {
 	if !interesting {
 		return
 	}
-	t.tell(o, nil)
+	t.record(o, nil)
 	for _, p := range t.pods {
 		if p.place == Unschedulable || p.place == Gated {
 			if when := t.worth(p, o); when != "no" {
@@ -277,7 +277,7 @@ func (t *twin) move(now time.Time, o *framework.Occurrence) {
 	}
 }
 
-func (t *twin) activate(now time.Time, name string) {
+func (t *reference) activate(now time.Time, name string) {
 	p := t.get(name)
 	if p == nil {
 		return
@@ -286,11 +286,11 @@ func (t *twin) activate(now time.Time, name string) {
 	case Unschedulable, Gated, Backoff:
 		t.enqueue(p, now, "now")
 	case InFlight:
-		t.tell(&framework.Occurrence{Event: framework.ForceActivate}, p)
+		t.record(&framework.Occurrence{Event: framework.ForceActivate}, p)
 	}
 }
 
-func (t *twin) advance(now time.Time) {
+func (t *reference) advance(now time.Time) {
 	flush := t.flushed
 	for !flush.Add(30 * time.Second).After(now) {
 		flush = flush.Add(30 * time.Second)
@@ -313,10 +313,10 @@ func (t *twin) advance(now time.Time) {
 	}
 }
 
-// differs compares queue and twin.
-func (t *twin) differs(q *Queue, now time.Time) error {
+// differs compares queue and reference.
+func (t *reference) differs(q *Queue, now time.Time) error {
 	if len(q.entries) != len(t.pods) {
-		return fmt.Errorf("%d pods, the twin has %d", len(q.entries), len(t.pods))
+		return fmt.Errorf("%d pods, the reference has %d", len(q.entries), len(t.pods))
 	}
 	recorded := 0
 	for _, p := range t.pods {
@@ -325,21 +325,21 @@ func (t *twin) differs(q *Queue, now time.Time) error {
 			return fmt.Errorf("%s is lost", p.pod.UID)
 		}
 		if e.place != p.place {
-			return fmt.Errorf("%s is %v, to the twin %v", e.Pod.UID, e.place, p.place)
+			return fmt.Errorf("%s is %v, to the reference %v", e.Pod.UID, e.place, p.place)
 		}
 		if e.Pod != p.pod || !e.Timestamp.Equal(p.timestamp) || e.Unsuccessful != p.unsuccessful || e.Errors != p.errors || !e.Backoff.Equal(p.expiry) {
-			return fmt.Errorf("%s has another history to the twin: %+v, %+v", e.Pod.UID, e, p)
+			return fmt.Errorf("%s has another history to the reference: %+v, %+v", e.Pod.UID, e, p)
 		}
 		by := e.Rejection()
 		if !maps.Equal(set(by.Unschedulable), p.unschedulable) || !maps.Equal(set(by.Pending), p.pending) {
-			return fmt.Errorf("%s was rejected by %v, to the twin by %v and %v", e.Pod.UID, by, p.unschedulable, p.pending)
+			return fmt.Errorf("%s was rejected by %v, to the reference by %v and %v", e.Pod.UID, by, p.unschedulable, p.pending)
 		}
 		if p.place == InFlight {
 			recorded = max(recorded, len(p.seen))
 		}
 	}
 	if kept(q) != recorded {
-		return fmt.Errorf("%d events recorded, the twin needs %d", kept(q), recorded)
+		return fmt.Errorf("%d events recorded, the reference needs %d", kept(q), recorded)
 	}
 	return nil
 }

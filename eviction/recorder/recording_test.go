@@ -32,9 +32,9 @@ import (
 
 var start = time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC)
 
-// flown is a node that is recorded: it decides with the real core, as the loop
-// would.
-type flown struct {
+// recordedNode is a node that is recorded: it decides with the real core, as the loop
+// does.
+type recordedNode struct {
 	t        *testing.T
 	dir      string
 	recorder *Recorder
@@ -48,13 +48,13 @@ type flown struct {
 
 const hard = "memory.available"
 
-func fly(t *testing.T, dir string, pods ...*v1.Pod) *flown {
+func fly(t *testing.T, dir string, pods ...*v1.Pod) *recordedNode {
 	t.Helper()
 	file := config.EvictdConfiguration{EvictionHard: map[string]string{hard: "100Mi"}}
 	compiled, err := config.Compile(&file, nil)
 	require.NoError(t, err)
 	cfg := eviction.New(compiled.Eviction, eviction.SharedFs)
-	f := &flown{t: t, dir: dir, cfg: &cfg, pods: pods, memory: map[string]int64{}, now: start, keeps: true}
+	f := &recordedNode{t: t, dir: dir, cfg: &cfg, pods: pods, memory: map[string]int64{}, now: start, keeps: true}
 	f.recorder = New(Config{
 		Dir: dir, Version: "test", Node: simulate.FileNode{Name: "n"}, Eviction: file, Pods: func() []*v1.Pod { return f.pods },
 	}, f, slog.New(slog.DiscardHandler))
@@ -62,13 +62,13 @@ func fly(t *testing.T, dir string, pods ...*v1.Pod) *flown {
 }
 
 // Snapshot makes it a recorder's Snapshots.
-func (f *flown) Snapshot(context.Context) (control.Snapshot, error) {
+func (f *recordedNode) Snapshot(context.Context) (control.Snapshot, error) {
 	return control.Snapshot{Candidates: f.candidates()}, nil
 }
 
-func (f *flown) Recent(ctx context.Context) (control.Snapshot, error) { return f.Snapshot(ctx) }
+func (f *recordedNode) Recent(ctx context.Context) (control.Snapshot, error) { return f.Snapshot(ctx) }
 
-func (f *flown) candidates() []eviction.Candidate {
+func (f *recordedNode) candidates() []eviction.Candidate {
 	var all []eviction.Candidate
 	for _, pod := range f.pods {
 		used := &stats.Pod{Memory: stats.Known(f.memory[pod.Name] << 20), Containers: []stats.Container{{Memory: stats.Known(f.memory[pod.Name] << 20)}}}
@@ -78,7 +78,7 @@ func (f *flown) candidates() []eviction.Candidate {
 }
 
 // pass is one at so many seconds, with so much memory available, MiB.
-func (f *flown) pass(at int, kind eviction.Pass, available int64) {
+func (f *recordedNode) pass(at int, kind eviction.Pass, available int64) {
 	f.now = start.Add(time.Duration(at) * time.Second)
 	in := eviction.Input{Now: f.now, Pass: kind, Candidates: f.candidates(), Sampled: true}
 	in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available << 20), Capacity: stats.Known(1 << 30), Time: f.now}
@@ -99,7 +99,7 @@ func (f *flown) pass(at int, kind eviction.Pass, available int64) {
 }
 
 // gone ends the kill of a pod after so many milliseconds.
-func (f *flown) gone(name string, after int) {
+func (f *recordedNode) gone(name string, after int) {
 	at := f.now.Add(time.Duration(after) * time.Millisecond)
 	var uid types.UID
 	f.pods = slices.DeleteFunc(slices.Clone(f.pods), func(p *v1.Pod) bool {
@@ -113,7 +113,7 @@ func (f *flown) gone(name string, after int) {
 }
 
 // keep writes what waits.
-func (f *flown) keep() {
+func (f *recordedNode) keep() {
 	f.t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel()
@@ -121,7 +121,7 @@ func (f *flown) keep() {
 }
 
 // land writes what was recorded and reads it back.
-func (f *flown) land() *Recording {
+func (f *recordedNode) land() *Recording {
 	f.t.Helper()
 	f.keep()
 	r, err := Read(f.dir)
@@ -139,8 +139,8 @@ func pod(name, uid string, request int64) *v1.Pod {
 	}
 }
 
-// flight is the story most tests tell: a leak, its end, and a namesake.
-func flight(t *testing.T) (*flown, *Recording) {
+// recordedLeak is the recording of most tests: a leak, its end, and a pod of the same name.
+func recordedLeak(t *testing.T) (*recordedNode, *Recording) {
 	f := fly(t, t.TempDir(), pod("calm", "1", 100), pod("leak", "2", 100))
 	f.memory["calm"], f.memory["leak"] = 50, 100
 	f.pass(0, eviction.Housekeeping, 800)
@@ -156,7 +156,7 @@ func flight(t *testing.T) (*flown, *Recording) {
 }
 
 func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
-	_, r := flight(t)
+	_, r := recordedLeak(t)
 	stories := r.Stories()
 	if len(stories) != 1 {
 		t.Fatalf("%d stories: %+v", len(stories), stories)
@@ -177,7 +177,7 @@ func TestStoryHasTheReasonAndTheNextPod(t *testing.T) {
 	}
 }
 
-// replay plays what was recorded around the last story.
+// replay simulates what was recorded around the last story.
 func replay(t *testing.T, r *Recording, file *simulate.File) []simulate.Step {
 	t.Helper()
 	text, err := json.Marshal(file)
@@ -200,7 +200,7 @@ func evicted(steps []simulate.Step) string {
 }
 
 func TestRecordingPlaysAgainAsItWas(t *testing.T) {
-	_, r := flight(t)
+	_, r := recordedLeak(t)
 	s := r.Stories()[0]
 	file := r.Scenario(&s)
 	if got := evicted(replay(t, r, file)); got != "15s default/leak" {
@@ -293,7 +293,7 @@ func TestScenarioHoldsNothingFromBeforeAChangeOfTheConfiguration(t *testing.T) {
 }
 
 func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
-	f, _ := flight(t)
+	f, _ := recordedLeak(t)
 	paths, err := filepath.Glob(filepath.Join(f.dir, "*"))
 	if err != nil || len(paths) == 0 {
 		t.Fatalf("%v, %v", paths, err)
@@ -301,7 +301,7 @@ func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 	for _, path := range paths {
 		data := require.ReadFile(t, path)
 		if strings.Contains(string(data), "hunter2") {
-			t.Errorf("%s holds what a container was told", path)
+			t.Errorf("%s has an argument or variable of a container", path)
 		}
 	}
 }
@@ -361,9 +361,9 @@ func TestRecorderWithoutADirectoryBlocksNothing(t *testing.T) {
 	}
 }
 
-func TestReclaimsThatGoOnAndEndAreRecorded(t *testing.T) {
+func TestReclaimsThatRunAndEndAreRecorded(t *testing.T) {
 	s := step(&control.Report{At: start, Reclaims: []eviction.ReclaimOutcome{{For: eviction.NodeFsAvailable, Ended: true}, {For: eviction.ImageFsInodesFree}}}, start)
 	if !slices.Equal(s.Reclaimed, []string{"nodefs.available"}) || !slices.Equal(s.Reclaiming, []string{"imagefs.inodesFree"}) {
-		t.Errorf("ended %v, go on %v", s.Reclaimed, s.Reclaiming)
+		t.Errorf("ended %v, running %v", s.Reclaimed, s.Reclaiming)
 	}
 }

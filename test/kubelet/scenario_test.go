@@ -20,7 +20,7 @@ const (
 	// units are the parts in which capacities, thresholds and amounts are counted, so that
 	// equal amounts are frequent.
 	units = 64
-	// mostPods are in a world: as many as sort.Sort leaves in their order where they are equal.
+	// mostPods are in a scenario: as many as sort.Sort leaves in their order where they are equal.
 	mostPods = 12
 )
 
@@ -37,7 +37,7 @@ var signals = []string{
 	"imagefs.inodesFree", "containerfs.available", "containerfs.inodesFree", "pid.available",
 }
 
-// maker draws a world.
+// maker draws a random scenario.
 type maker struct {
 	*rand.Rand
 	file      *simulate.File
@@ -52,8 +52,8 @@ func pick[T any](m *maker, options ...T) T { return options[m.IntN(len(options))
 
 func quantity(n int64) *resource.Quantity { return resource.NewQuantity(n, resource.BinarySI) }
 
-// newWorld is a scenario that follows from the seed alone.
-func newWorld(seed uint64) *simulate.File {
+// randomScenario is a scenario that follows from the seed alone.
+func randomScenario(seed uint64) *simulate.File {
 	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), file: &simulate.File{}, available: map[string]int{}}
 	m.file.APIVersion, m.file.Kind = config.APIVersion, simulate.Kind
 	m.file.Metadata.Name = fmt.Sprintf("seed-%d", seed)

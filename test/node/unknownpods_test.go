@@ -20,7 +20,7 @@ func TestCampaignPodWithoutAManifestYetDoesNotCostAnotherItsLife(t *testing.T) {
 	within.Do("hold 64Mi")
 	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"), longTransition)
 	d.AwaitPods(memorySignal, within)
-	m := n.Manifest("stranger", sandbox.Spec{})
+	m := n.Manifest("unknown", sandbox.Spec{})
 	stranger := n.StartIn(m, n.PodGroup(m), nil)
 	stranger.Do("hold 140Mi")
 	d.Await("the threshold to be met", func(s *nodestatus.Status) bool { return s.Signals[0].Thresholds[0].Met })

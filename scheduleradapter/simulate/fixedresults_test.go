@@ -23,28 +23,28 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
-// trouble is a plugin with fixed results at Permit and Bind.
-type trouble struct {
+// fixedResults is a plugin with fixed results at Permit and Bind.
+type fixedResults struct {
 	permit framework.Status
 	wait   time.Duration
 	bind   framework.Status
 }
 
-func (trouble) Name() string { return "Trouble" }
+func (fixedResults) Name() string { return "Trouble" }
 
 // Permit lets only pods of priority 0 wait.
-func (p trouble) Permit(a framework.Assignment) (framework.Status, time.Duration) {
+func (p fixedResults) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	if a.Pod.Priority > 0 {
 		return framework.Status{}, 0
 	}
 	return p.permit, p.wait
 }
 
-func (p trouble) Bind(context.Context, framework.Assignment) framework.Status { return p.bind }
+func (p fixedResults) Bind(context.Context, framework.Assignment) framework.Status { return p.bind }
 
-// playWith simulates manifests with NodeResourcesFit and the plugin, and returns a
+// simulateWith simulates manifests with NodeResourcesFit and the plugin, and returns a
 // line per attempt or event.
-func playWith(t *testing.T, p trouble, manifests string) string {
+func simulateWith(t *testing.T, p fixedResults, manifests string) string {
 	t.Helper()
 	dir := write(t, map[string]string{"a.yaml": manifests})
 	objects, _, err := simulate.Load(filepath.Join(dir, "a.yaml"))
@@ -71,7 +71,7 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 	if err := s.Run(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	var told strings.Builder
+	var text strings.Builder
 	for line := range strings.Lines(out.String()) {
 		var l struct {
 			At, Pod, Event, Result, Node, Message string
@@ -82,12 +82,12 @@ func playWith(t *testing.T, p trouble, manifests string) string {
 			t.Fatalf("%s: %v", line, err)
 		}
 		if l.Summary != nil {
-			fmt.Fprintf(&told, "%s\n", l.Summary)
+			fmt.Fprintf(&text, "%s\n", l.Summary)
 		} else {
-			fmt.Fprintf(&told, "%s %s %d %s%s %s %s\n", l.At, l.Pod, l.Attempt, l.Result, l.Event, l.Node, l.Message)
+			fmt.Fprintf(&text, "%s %s %d %s%s %s %s\n", l.At, l.Pod, l.Attempt, l.Result, l.Event, l.Node, l.Message)
 		}
 	}
-	return told.String()
+	return text.String()
 }
 
 func hold(t *testing.T, got, want string) {
@@ -113,7 +113,7 @@ spec: {containers: [{name: c, resources: {requests: {cpu: "1"}}}]}
 `
 
 func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
-	hold(t, playWith(t, trouble{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
+	hold(t, simulateWith(t, fixedResults{bind: framework.AsStatus(errors.New("no answer"))}, oneNode+onePod), `0s default/p 1 error  running Bind plugin "Trouble": no answer
 2s default/p 2 error  running Bind plugin "Trouble": no answer
 5s default/p 3 error  running Bind plugin "Trouble": no answer
 10s default/p 4 error  running Bind plugin "Trouble": no answer
@@ -122,22 +122,22 @@ func TestAPodWhoseAttemptsEndInAnErrorFiveTimesIsGivenUp(t *testing.T) {
 `)
 }
 
-func TestAPodThatIsDeniedRestsOffItsNode(t *testing.T) {
+func TestAPodThatPermitDeniesIsUnschedulable(t *testing.T) {
 	denied := framework.Status{Code: framework.Unschedulable, Reason: "not today"}
-	hold(t, playWith(t, trouble{permit: denied}, oneNode+onePod), `0s default/p 1 unschedulable  0/1 nodes are available: 1 not today.
+	hold(t, simulateWith(t, fixedResults{permit: denied}, oneNode+onePod), `0s default/p 1 unschedulable  0/1 nodes are available: 1 not today.
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }
 
 func TestAPodWaitsForPermissionAsLongAsThePluginSays(t *testing.T) {
-	hold(t, playWith(t, trouble{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, oneNode+onePod), `0s default/p 1 waiting a 
+	hold(t, simulateWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, oneNode+onePod), `0s default/p 1 waiting a 
 40s default/p 1 unschedulable  0/1 nodes are available: 1 timeout.
 {"scheduled":0,"unschedulable":1,"gated":0,"waiting":0,"preempted":0,"evicted":0}
 `)
 }
 
 func TestAPodThatWaitsForPermissionMakesRoomAtOnce(t *testing.T) {
-	hold(t, playWith(t, trouble{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, `
+	hold(t, simulateWith(t, fixedResults{permit: framework.Status{Code: framework.Wait}, wait: 40 * time.Second}, `
 apiVersion: v1
 kind: Node
 metadata: {name: a}
