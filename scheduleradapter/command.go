@@ -21,6 +21,7 @@ import (
 type program struct {
 	plugins map[string]outoftree.Factory
 	faults  []error
+	version string
 }
 
 // Option of NewCommand.
@@ -49,7 +50,7 @@ func (p *program) known() []config.Plugin {
 
 // NewCommand makes the command line of evictd-scheduler, for Execute.
 func NewCommand(version string, options ...Option) *cobra.Command {
-	p := &program{plugins: map[string]outoftree.Factory{}}
+	p := &program{plugins: map[string]outoftree.Factory{}, version: version}
 	for _, option := range options {
 		option(p)
 	}
@@ -58,8 +59,8 @@ func NewCommand(version string, options ...Option) *cobra.Command {
 	return root
 }
 
-// Execute runs a command line; SIGINT and SIGTERM cancel its context. It writes errors
+// Execute runs a command line, or the flags of kube-scheduler's manifest; SIGINT and SIGTERM cancel its context. It writes errors
 // to the command's standard error and returns the exit code: 0, 1, or 2 for bad input.
 func Execute(ctx context.Context, root *cobra.Command, args []string) int {
-	return cli.Execute(ctx, root, args)
+	return cli.Execute(ctx, root, asKubeScheduler(args))
 }

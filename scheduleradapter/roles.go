@@ -36,6 +36,8 @@ type roles struct {
 	// statusAddress serves status and metrics; statusFiles are used for a port.
 	statusAddress string
 	statusFiles   *serve.TLS
+	// secure is the port of kube-scheduler.
+	secure securePort
 }
 
 func parseControllers(names []string) (cfg lifecycle.Config, err error) {

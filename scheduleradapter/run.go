@@ -8,11 +8,11 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
-	"net/http/pprof"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/tools/events"
 	"k8s.io/client-go/tools/leaderelection"
 	"k8s.io/client-go/tools/leaderelection/resourcelock"
+	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/kubeclient"
@@ -43,8 +44,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/devices"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 	"github.com/evictd/evictd/scheduleradapter/profile"
+	"github.com/evictd/evictd/scheduleradapter/secureserving"
 	"github.com/evictd/evictd/scheduleradapter/statuspage"
 )
+
+// leaseTolerance is how long a leader whose Lease has expired counts as healthy, as in
+// kube-scheduler.
+const leaseTolerance = 20 * time.Second
 
 const defaultStatusAddress = "unix:/run/evictd-scheduler/status.sock"
 
@@ -61,7 +67,9 @@ cluster background this pod.`,
 	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; default: kube-scheduler's default profile")
 	kubeconfig := flags.String("kubeconfig", "", "path of a kubeconfig (default that of the configuration, else in-cluster)")
 	server := flags.String("server", "", "URL of the API server, or unix:PATH of the embedded one")
-	elect := flags.Bool("leader-elect", true, "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)")
+	flags.StringVar(server, "master", "", "as --server")
+	kubeScheduler := addKubeFlags(flags)
+	secure := secureserving.Flags(flags)
 	address := flags.String("status-address", defaultStatusAddress, "unix:PATH, IP:PORT, several separated by commas, or none")
 	files := serve.TLSFlags(flags)
 	controllers := flags.StringSlice("controllers", nil, "taint-eviction and node-lifecycle, where no controller manager runs them (default none; both with unix:PATH)")
@@ -69,7 +77,15 @@ cluster background this pod.`,
 	features := flags.String("feature-gates", "", "NAME=true or NAME=false, separated by commas, as for kube-scheduler; a warning names those without effect")
 	percentage := flags.Int32("percentage-of-nodes-to-score", 0, "1 to 100, 0: adaptive; overrides the configuration")
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		cfg, faulty := loadConfig(*file, p.known())
+		local := strings.HasPrefix(*server, "unix:")
+		var extenders []configv1.Extender
+		cfg, faulty := loadConfig(*file, p.known(), func(file *config.File) {
+			if local {
+				file.LeaderElection.LeaderElect = new(bool)
+			}
+			kubeScheduler.override(file)
+			extenders = file.Extenders
+		})
 		if *kubeconfig == "" && *server == "" {
 			*kubeconfig = cfg.ClientConnection.Kubeconfig
 		}
@@ -82,24 +98,19 @@ cluster background this pod.`,
 				cfg.Profiles[i].PercentageOfNodesToScore = *percentage
 			}
 		}
-		if !flags.Changed("controllers") && strings.HasPrefix(*server, "unix:") {
+		if !flags.Changed("controllers") && local {
 			*controllers = []string{"taint-eviction", "node-lifecycle"}
 		}
 		running, unknown := parseControllers(*controllers)
 		withoutEffect, malformed := checkFeatureGates(*features)
-		if err := errors.Join(faulty, unreachable, unknown, malformed); err != nil {
+		if err := errors.Join(faulty, unreachable, unknown, malformed, secure.Validate()); err != nil {
 			return cli.BadInput(err)
 		}
-		if flags.Changed("leader-elect") {
-			cfg.LeaderElection.Enabled = *elect
-		} else if strings.HasPrefix(*server, "unix:") {
-			cfg.LeaderElection.Enabled = false
-		}
-		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-		for _, warning := range append(cfg.Warnings, withoutEffect...) {
+		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: kubeScheduler.level()}))
+		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, kubeScheduler.warnings(secure)) {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, *extending, *address, files}, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, *extending, *address, files, securePort{secure, flags, cfg.Versioned(extenders), p.version}}, log)
 		if err != nil {
 			return err
 		}
@@ -122,7 +133,9 @@ type daemon struct {
 	devices   *devices.Store
 	watch     *kube.Watch
 	server    *serve.Server
-	extender  *serve.Server // for another scheduler
+	secure    *secureserving.Server          // nil: not served
+	election  *leaderelection.HealthzAdaptor // fails while this process holds an expired Lease
+	extender  *serve.Server                  // for another scheduler
 	pressured *pressureEvaluator
 	page      *page.Page
 	figures   *statuspage.Figures
@@ -146,7 +159,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics)}
+	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -193,6 +206,12 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	d.figures = statuspage.NewFigures(metrics.Gatherer())
 	d.page = statuspage.New(d.loop, d.figures, d.state)
 	d.server.Handler = d.handler(metrics)
+	if d.secure, err = secureserving.Listen(roles.secure.options, log); err != nil {
+		return nil, cli.BadInput(err)
+	}
+	if d.secure != nil {
+		d.secure.Handler = d.secureHandler(ctx, roles.secure, metrics)
+	}
 	if d.extender, err = serve.Listen("extender-address", roles.extenderAddress, nil, roles.statusFiles); err != nil {
 		return nil, err
 	}
@@ -217,11 +236,7 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
 	mux.Handle("GET /metrics", metrics.Handler())
 	if d.cfg.Profiling {
-		for path, serve := range map[string]http.HandlerFunc{
-			"": pprof.Index, "cmdline": pprof.Cmdline, "profile": pprof.Profile, "symbol": pprof.Symbol, "trace": pprof.Trace,
-		} {
-			mux.HandleFunc("GET /debug/pprof/"+path, serve)
-		}
+		handleProfiles(mux)
 	}
 	mux.Handle("GET /v1/explain", explain.Handler(d.loop, d.log))
 	d.page.Handle(mux)
@@ -236,6 +251,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer goroutines.Wait()
 	defer d.informers.Shutdown()
 	goroutines.Go(func() { d.server.Serve(background, d.log) })
+	goroutines.Go(func() { d.secure.Serve(background) })
 	goroutines.Go(func() { d.page.Run(background) })
 	goroutines.Go(func() { d.extender.Serve(background, d.log) })
 	goroutines.Go(func() { d.pressured.run(background) })
@@ -324,6 +340,7 @@ func (d *daemon) lead(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("make the leader elector: %w", err)
 	}
+	d.election.SetLeaderElection(elector)
 	elector.Run(ctx)
 	if ctx.Err() == nil {
 		return cycle.ErrLeaseLost

@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -128,7 +129,7 @@ func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable
 
 // loadConfig reads and compiles a configuration file; an empty name is the default
 // profile. Each fault is prefixed with the name of the file.
-func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
+func loadConfig(name string, plugins []config.Plugin, overrides ...func(*config.File)) (config.Config, error) {
 	var file config.File
 	var loading error
 	if name != "" {
@@ -138,6 +139,9 @@ func loadConfig(name string, plugins []config.Plugin) (config.Config, error) {
 		}
 		file, loading = config.Load(data, os.Getenv(config.MaxVolumesVariable), plugins)
 	}
+	for _, override := range overrides {
+		override(&file)
+	}
 	cfg, compiling := config.Compile(&file, plugins)
-	return cfg, cli.InFile(name, errors.Join(loading, compiling))
+	return cfg, cli.InFile(cmp.Or(name, "flags"), errors.Join(loading, compiling))
 }

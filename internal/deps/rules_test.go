@@ -119,6 +119,7 @@ var arrows = []arrow{
 	{"scheduleradapter/profile", []string{"scheduleradapter/config", "scheduleradapter/cycle", "scheduleradapter/extender", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/outoftree", "scheduleradapter/plugins/...", "scheduleradapter/preempt"},
 		"profiles are made of plugins and extenders"},
 	{"scheduleradapter/explain", []string{"internal/cli", "internal/serve", "scheduleradapter/cycle"}, "it prints what cycle explains"},
+	{"scheduleradapter/secureserving", []string{"internal/kubeclient", "internal/serve"}, "it authenticates and authorizes clients, and does not read what is served"},
 	{"scheduleradapter/statuspage", []string{"internal/page", "internal/serve", "scheduleradapter/cycle"}, "it serves what cycle reports"},
 	{"scheduleradapter/drain", []string{"internal/cli", "internal/kubeclient"}, "a drain uses the API server only"},
 	{"scheduleradapter/kube", []string{"internal/metric", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/devices", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework, devices and volumes"},
@@ -144,7 +145,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},
@@ -164,6 +165,12 @@ var fences = []fence{
 		paths:  []string{"golang.org/x/sys"},
 		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/osprocess", "test/bench"},
 		why:    "system calls stay where the kernel is spoken to",
+	},
+	{
+		paths:  []string{"k8s.io/apiserver/pkg/authentication/request", "k8s.io/apiserver/pkg/authentication/token", "k8s.io/apiserver/pkg/server"},
+		places: []string{"scheduleradapter", "scheduleradapter/secureserving"},
+		deep:   true,
+		why:    "the scheduler's secure port alone authenticates clients by the API server; k8s.io/apiserver/pkg/server/options needs gRPC, which only cri may import",
 	},
 	{
 		paths: []string{"k8s.io/kubernetes"},

@@ -40,6 +40,10 @@ func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerF
 	return func(w http.ResponseWriter, r *http.Request) {
 		var question Q
 		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(readTimeout)) // a recorder of tests has none
+		if r.ContentLength > maxQuestion {
+			http.Error(w, fmt.Sprintf("the request has %d bytes, more than %d", r.ContentLength, maxQuestion), http.StatusRequestEntityTooLarge)
+			return
+		}
 		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&question); err != nil {
 			status := http.StatusBadRequest
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {

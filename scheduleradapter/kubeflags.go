@@ -1,0 +1,153 @@
+package scheduleradapter
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/spf13/pflag"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	componentconfig "k8s.io/component-base/config"
+	"k8s.io/component-base/config/options"
+	configv1 "k8s.io/kube-scheduler/config/v1"
+
+	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/secureserving"
+)
+
+// asKubeScheduler makes flags without a command those of `run`, with the default
+// --secure-port of kube-scheduler, so that the command of its manifest works.
+func asKubeScheduler(args []string) []string {
+	switch {
+	case len(args) == 0 || !strings.HasPrefix(args[0], "-") || args[0] == "-h" || args[0] == "--help":
+		return args
+	case args[0] == "--version":
+		return []string{"version"}
+	}
+	return append([]string{"run", fmt.Sprintf("--secure-port=%d", secureserving.Port)}, args...)
+}
+
+// kubeFlags are flags of kube-scheduler that change the configuration or the log.
+type kubeFlags struct {
+	set       *pflag.FlagSet
+	election  componentconfig.LeaderElectionConfiguration
+	profiling bool
+	verbosity int
+}
+
+// addKubeFlags adds them, and hides those without effect.
+func addKubeFlags(set *pflag.FlagSet) *kubeFlags {
+	k := &kubeFlags{set: set, election: componentconfig.LeaderElectionConfiguration{
+		LeaderElect: true, ResourceLock: "leases", ResourceName: configv1.SchedulerDefaultLockObjectName, ResourceNamespace: configv1.SchedulerDefaultLockObjectNamespace,
+		LeaseDuration: metav1.Duration{Duration: 15 * time.Second}, RenewDeadline: metav1.Duration{Duration: 10 * time.Second}, RetryPeriod: metav1.Duration{Duration: 2 * time.Second},
+	}}
+	options.BindLeaderElectionFlags(&k.election, set)
+	set.Lookup("leader-elect").Usage = "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)"
+	set.BoolVar(&k.profiling, "profiling", false, "serve /debug/pprof/; without --config only")
+	set.IntVarP(&k.verbosity, "v", "v", 0, "verbosity of the log; from 4 on it has debug lines")
+	for _, f := range withoutEffect {
+		if f.isBool {
+			set.Bool(f.name, false, "")
+		} else {
+			set.String(f.name, "", "")
+		}
+		set.Lookup(f.name).Hidden = true
+	}
+	return k
+}
+
+// withoutEffect are flags of kube-scheduler 1.37 that evictd-scheduler accepts and does
+// not read.
+var withoutEffect = []struct {
+	name   string
+	isBool bool
+	why    string
+}{
+	{"allow-metric-labels", false, "labels of metrics are not limited"},
+	{"allow-metric-labels-manifest", false, "labels of metrics are not limited"},
+	{"authentication-tolerate-lookup-failure", true, "a failed lookup is logged and tried again"},
+	{"cert-dir", false, "the self-signed certificate is in memory"},
+	{"contention-profiling", true, "the block profile is not recorded"},
+	{"disable-http2-serving", true, "the port serves HTTP/1.1 only"},
+	{"disabled-metrics", false, "all metrics are served"},
+	{"emulated-version", false, "only the behaviour of Kubernetes 1.37 is implemented"},
+	{"emulation-forward-compatibility", true, "only the behaviour of Kubernetes 1.37 is implemented"},
+	{"http2-max-streams-per-connection", false, "the port serves HTTP/1.1 only"},
+	{"kube-api-burst", false, "the client does not limit its rate; API priority and fairness does"},
+	{"kube-api-content-type", false, "clientConnection.contentType of --config sets it"},
+	{"kube-api-qps", false, "the client does not limit its rate; API priority and fairness does"},
+	{"log-flush-frequency", false, "the log is not buffered"},
+	{"log-json-info-buffer-size", false, "the log is text"},
+	{"log-json-split-stream", true, "the log is text"},
+	{"log-text-info-buffer-size", false, "the log is not buffered"},
+	{"log-text-split-stream", true, "the log is standard error"},
+	{"logging-format", false, "the log is text"},
+	{"min-compatibility-version", false, "only the behaviour of Kubernetes 1.37 is implemented"},
+	{"permit-address-sharing", true, "the port is not shared"},
+	{"permit-port-sharing", true, "the port is not shared"},
+	{"pod-max-in-unschedulable-pods-duration", false, "each event that may help a pod is observed"},
+	{"requestheader-allowed-names", false, "headers of a front proxy are not read"},
+	{"requestheader-client-ca-file", false, "headers of a front proxy are not read"},
+	{"requestheader-extra-headers-prefix", false, "headers of a front proxy are not read"},
+	{"requestheader-group-headers", false, "headers of a front proxy are not read"},
+	{"requestheader-uid-headers", false, "headers of a front proxy are not read"},
+	{"requestheader-username-headers", false, "headers of a front proxy are not read"},
+	{"show-hidden-metrics-for-version", false, "there are no hidden metrics"},
+	{"tls-curve-preferences", false, "the Go library chooses the curve"},
+	{"tls-sni-cert-key", false, "the port has one certificate"},
+	{"vmodule", false, "--v sets the verbosity of all packages"},
+	{"write-config-to", false, "/configz serves the configuration"},
+}
+
+// servingFlags have no effect while --secure-port is 0.
+var servingFlags = []string{
+	"authentication-kubeconfig", "authentication-skip-lookup", "authorization-always-allow-paths", "authorization-kubeconfig", "bind-address",
+	"client-ca-file", "tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file",
+}
+
+// warnings names the flags that are set and have no effect.
+func (k *kubeFlags) warnings(secure *secureserving.Options) (warnings []string) {
+	for _, f := range withoutEffect {
+		if k.set.Changed(f.name) {
+			warnings = append(warnings, fmt.Sprintf("--%s has no effect: %s", f.name, f.why))
+		}
+	}
+	for _, name := range servingFlags {
+		if k.set.Changed(name) && !secure.Serves() {
+			warnings = append(warnings, fmt.Sprintf("--%s has no effect: --secure-port is 0", name))
+		}
+	}
+	return warnings
+}
+
+// override changes the configuration as the flags that are set demand.
+func (k *kubeFlags) override(file *config.File) {
+	e, flags := &file.LeaderElection, &k.election
+	for name, set := range map[string]func(){
+		"leader-elect":                    func() { e.LeaderElect = &flags.LeaderElect },
+		"leader-elect-lease-duration":     func() { e.LeaseDuration = flags.LeaseDuration },
+		"leader-elect-renew-deadline":     func() { e.RenewDeadline = flags.RenewDeadline },
+		"leader-elect-retry-period":       func() { e.RetryPeriod = flags.RetryPeriod },
+		"leader-elect-resource-lock":      func() { e.ResourceLock = flags.ResourceLock },
+		"leader-elect-resource-name":      func() { e.ResourceName = flags.ResourceName },
+		"leader-elect-resource-namespace": func() { e.ResourceNamespace = flags.ResourceNamespace },
+		"profiling": func() {
+			if !k.set.Changed("config") {
+				file.EnableProfiling = &k.profiling
+			}
+		},
+	} {
+		if k.set.Changed(name) {
+			set()
+		}
+	}
+}
+
+// level is that of the log, by --v.
+func (k *kubeFlags) level() slog.Level {
+	if k.verbosity >= 4 {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
+}
