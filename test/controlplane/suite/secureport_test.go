@@ -120,7 +120,7 @@ func TestTheStaticPodOfKubeSchedulerRunsEvictdScheduler(t *testing.T) {
 func TestTheSecurePortAnswersClientsWithRights(t *testing.T) {
 	a := onKubeAPIServer(t)
 	_, port := a.staticPod()
-	reader, stranger := a.tokenOf("reader"), a.tokenOf("stranger")
+	reader, unauthorized := a.tokenOf("reader"), a.tokenOf("unauthorized")
 	a.monitor("reader")
 	administrator, err := a.Config(apiserver.Admin)
 	require.NoError(t, err)
@@ -128,7 +128,7 @@ func TestTheSecurePortAnswersClientsWithRights(t *testing.T) {
 	require.NoError(t, err)
 
 	port.await("/metrics", nil, http.StatusForbidden, `User \"system:anonymous\" cannot get path \"/metrics\"`)
-	port.await("/metrics", stranger, http.StatusForbidden, `system:serviceaccount:default:stranger`)
+	port.await("/metrics", unauthorized, http.StatusForbidden, `system:serviceaccount:default:unauthorized`)
 	port.await("/metrics", kubelet, http.StatusForbidden, "system:node:"+apiserver.NodeName)
 	port.await("/metrics", &rest.Config{BearerToken: "invalid"}, http.StatusUnauthorized, "Unauthorized")
 	port.await("/metrics", reader, http.StatusOK, "scheduler_pending_pods")
