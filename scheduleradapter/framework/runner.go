@@ -173,10 +173,11 @@ func (p *named[T]) withPlugin(s Status) Status {
 	return s
 }
 
-// failed is withPlugin that adds what kube-scheduler adds to an error: the plugin and
-// the extension point.
+// failed is withPlugin that adds what kube-scheduler adds to the error of a plugin, and not to
+// that of an extender: the plugin and the extension point.
 func (p *named[T]) failed(s Status, format string) Status {
-	if s.Err != nil {
+	_, extender := any(p.plugin).(LateFilterer)
+	if s.Err != nil && !extender {
 		s.Err = fmt.Errorf(format+": %w", p.name, s.Err)
 	}
 	return p.withPlugin(s)
