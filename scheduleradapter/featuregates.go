@@ -18,7 +18,13 @@ var gates = map[string]bool{
 	"OpportunisticBatching": false, "SchedulerAsyncAPICalls": false, "GenericWorkload": false, "GangScheduling": false,
 	"TopologyAwareWorkloadScheduling": false, "InterPodAffinityHostnameFastPath": false, "SchedulerPreQueueingHints": false,
 	"TaintTolerationComparisonOperators": false, "InPlacePodVerticalScalingSchedulerPreemption": false,
-	"DRANodeAllocatableResources": false,
+	"DynamicResourceAllocation": true, "DRAPrioritizedList": true, "DRAAdminAccess": true, "DRAPartitionableDevices": true,
+	"DRAConsumableCapacity": true, "DRAFractionalCapacityRange": true, "DRADeviceTaints": true, "DRADeviceTaintRules": true,
+	"DRADeviceBindingConditions": true, "DRAResourceClaimDeviceStatus": true, "DRAExtendedResource": true,
+	"DRASchedulerFilterTimeout": true, "DRAResourceClaimGranularStatusAuthorization": true,
+	"DRADerivedAttributes": false, "DRADeviceCompatibilityGroups": false, "DRAWorkloadResourceClaims": false,
+	"DRAListTypeAttributes": false, "DRANodeAllocatableResources": false, "DRAOptionalNodeOperations": false,
+	"DRAPartitionableDevicesType": false, "DRAResourcePoolStatus": false,
 }
 
 // checkFeatureGates reads --feature-gates and returns a warning for each gate that has
