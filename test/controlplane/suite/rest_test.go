@@ -284,6 +284,9 @@ func settle(value any) any {
 				delete(item.(map[string]any), "kind")
 			}
 		}
+		if status, has := value["status"].(map[string]any); has && value["kind"] == "PodDisruptionBudget" {
+			delete(status, "conditions") // the embedded API computes them beside the requests
+		}
 		for name := range value {
 			value[name] = settle(value[name])
 		}
