@@ -92,6 +92,8 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 	p.Do("stamps %s", stamps)
 	p.Do("hold 1Mi")
 	d.AwaitPods(memorySignal, p)
+	// The totals of cgroup v1 are up to two seconds old.
+	harness.Await(n.T, "the memory of the bomb before to be free", func() bool { return workingSet(n) < bombNode-2*bombThreshold })
 	crossing := bombNode - bombThreshold - workingSet(n) + harness.MiB // of what it holds
 	p.Send("leak %dMi 768Mi", rate)
 	p.AwaitEnd()
