@@ -118,7 +118,9 @@ func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bom
 
 func workingSet(n *harness.Node) int {
 	n.T.Helper()
-	used, err := n.Open(n.Group).WorkingSet()
+	group := n.Open(n.Group)
+	defer group.Close()
+	used, err := group.WorkingSet()
 	require.NoError(n.T, err)
 	return int(used.Or(0))
 }
