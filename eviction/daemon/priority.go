@@ -46,7 +46,8 @@ func (d *Daemon) prioritize(ctx context.Context, around *sync.WaitGroup) {
 	around.Go(func() { thread.Guard(ctx, niceness, d.log) })
 }
 
-// relocked gives memory back and locks the rest, when the start is over and every relock.
+// relocked gives unused memory back to the kernel and locks what is used: once after the start, and
+// then at every interval of relock, until ctx ends.
 func relocked(ctx context.Context) {
 	again := time.NewTimer(starting)
 	defer again.Stop()

@@ -41,7 +41,7 @@ func TestWhatIsLeftOfAPodEvictedForItsDiskIsRemovedAtOnceWithoutAKubelet(t *test
 		w.image("a", 1, 1)
 		w.state(inventory.ContainerRunning)
 	}
-	t.Run("once its containers have exited, and nothing of others", func(t *testing.T) {
+	t.Run("its containers are removed once they have exited, and those of other pods are not", func(t *testing.T) {
 		withCollector(t, setting{cfg: alone, prepare: prepare}, func(w *fixture) {
 			w.Evicted("evicted")
 			w.at(400 * time.Millisecond)

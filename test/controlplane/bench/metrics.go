@@ -46,7 +46,7 @@ func atSocket(path string) *page {
 	}}
 }
 
-// atAddress trusts the certificates of a file, which may come to be later.
+// atAddress trusts the certificates of a file, which may be written later.
 func atAddress(address, certificates string) *page {
 	return &page{"https://" + address + "/metrics", func() (*http.Client, error) {
 		text, err := os.ReadFile(certificates)
