@@ -241,7 +241,9 @@ func (s *Sighting) line() string {
 	var containers []string
 	for _, c := range s.Status.ContainerStatuses {
 		text := "waiting"
-		if c.State.Running != nil {
+		if c.State.Waiting != nil {
+			text = fmt.Sprintf("waiting (%s)", c.State.Waiting.Reason)
+		} else if c.State.Running != nil {
 			text = "running"
 		} else if c.State.Terminated != nil {
 			text = fmt.Sprint("exit ", c.State.Terminated.ExitCode)

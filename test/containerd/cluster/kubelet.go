@@ -101,7 +101,8 @@ func (n *Node) makeGroup(c *Cluster) {
 }
 
 // kubeletConfiguration is a KubeletConfiguration: allocatable is the limit of the node's
-// cgroup, and the kubelet evicts below 20Mi alone.
+// cgroup, and the kubelet evicts below 20Mi alone. It removes no images, whatever the disk of
+// this host has left: they cannot be pulled again.
 func (n *Node) kubeletConfiguration(c *Cluster) map[string]any {
 	c.T.Helper()
 	var info unix.Sysinfo_t
@@ -109,21 +110,22 @@ func (n *Node) kubeletConfiguration(c *Cluster) map[string]any {
 	return map[string]any{
 		"apiVersion": "kubelet.config.k8s.io/v1beta1", "kind": "KubeletConfiguration",
 		"address": "127.0.0.1", "port": freePort(c), "healthzPort": 0,
-		"authentication":           map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": false}},
-		"authorization":            map[string]any{"mode": "AlwaysAllow"},
-		"cgroupDriver":             "cgroupfs",
-		"cgroupRoot":               n.Group,
-		"containerRuntimeEndpoint": n.Endpoint(),
-		"evictionHard":             map[string]string{"memory.available": "20Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
-		"failCgroupV1":             false,
-		"failSwapOn":               false,
-		"makeIPTablesUtilChains":   false,
-		"oomScoreAdj":              0,
-		"podLogsDir":               n.Logs,
-		"resolvConf":               "",
-		"staticPodPath":            n.staticPods(c),
-		"systemReserved":           map[string]string{"memory": strconv.FormatInt(int64(info.Totalram)*int64(info.Unit)-n.Memory, 10)},
-		"volumePluginDir":          filepath.Join(n.Dir(), "volume-plugins"),
+		"authentication":              map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": false}},
+		"authorization":               map[string]any{"mode": "AlwaysAllow"},
+		"cgroupDriver":                "cgroupfs",
+		"cgroupRoot":                  n.Group,
+		"containerRuntimeEndpoint":    n.Endpoint(),
+		"evictionHard":                map[string]string{"memory.available": "20Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
+		"failCgroupV1":                false,
+		"failSwapOn":                  false,
+		"imageGCHighThresholdPercent": 100,
+		"makeIPTablesUtilChains":      false,
+		"oomScoreAdj":                 0,
+		"podLogsDir":                  n.Logs,
+		"resolvConf":                  "",
+		"staticPodPath":               n.staticPods(c),
+		"systemReserved":              map[string]string{"memory": strconv.FormatInt(int64(info.Totalram)*int64(info.Unit)-n.Memory, 10)},
+		"volumePluginDir":             filepath.Join(n.Dir(), "volume-plugins"),
 	}
 }
 
