@@ -39,8 +39,8 @@ type snapshots struct {
 
 // request is what readers wait for together.
 type request struct {
-	list, measure atomic.Bool
-	answered      chan struct{}
+	list, measure, woken atomic.Bool
+	answered             chan struct{}
 }
 
 // Bounds of what readers cost the loop. A snapshot younger than snapshotInterval is every reader's.
@@ -67,6 +67,17 @@ func (l *Loop) Glance(ctx context.Context) (Snapshot, error) {
 	return l.await(ctx, func(*request) {}, func(s *Snapshot) bool { return s.At.After(since) })
 }
 
+// Next is a Glance at the node when the loop looks at it next of itself, which where every
+// threshold is far may take restCeiling: it costs the loop no pass.
+func (l *Loop) Next(ctx context.Context) (Snapshot, error) {
+	select {
+	case <-l.request(func(*request) {}).answered:
+		return *l.snapshots.last.Load(), nil
+	case <-ctx.Done():
+		return Snapshot{}, ctx.Err()
+	}
+}
+
 // Recent is a Snapshot with the pods of the last SetPods, as housekeeping passes have measured them.
 func (l *Loop) Recent(ctx context.Context) (Snapshot, error) {
 	since := time.Now().Add(-snapshotInterval)
@@ -83,15 +94,19 @@ func (l *Loop) await(ctx context.Context, need func(*request), recent func(*Snap
 		if s := l.snapshots.last.Load(); s != nil && (l.snapshots.nearing.Load() && l.HasReceived(s) || recent(s)) {
 			return *s, nil
 		}
+		r := l.request(need)
+		if r.woken.CompareAndSwap(false, true) {
+			l.waiter.Wake()
+		}
 		select {
-		case <-l.request(need).answered:
+		case <-r.answered:
 		case <-ctx.Done():
 			return Snapshot{}, ctx.Err()
 		}
 	}
 }
 
-// request joins the readers that wait; the first of them wakes the loop.
+// request joins the readers that wait for the loop.
 func (l *Loop) request(need func(*request)) *request {
 	for {
 		if r := l.snapshots.asked.Load(); r != nil {
@@ -101,7 +116,6 @@ func (l *Loop) request(need func(*request)) *request {
 		r := &request{answered: make(chan struct{})}
 		need(r)
 		if l.snapshots.asked.CompareAndSwap(nil, r) {
-			l.waiter.Wake()
 			return r
 		}
 	}

@@ -53,6 +53,21 @@ func TestReadersShareOneSnapshot(t *testing.T) {
 	})
 }
 
+// rule: M.62
+func TestAReaderOfTheNextLookWakesNothing(t *testing.T) {
+	withLoop(t, setting{thresholds: memoryHard, node: plenty, pods: []*pod{using("a", gibi)}}, func(w *fixture) {
+		w.at(12500 * time.Millisecond)
+		asked, wakes := time.Now(), w.waiter.woken()
+		s, err := w.Next(w.Context())
+		if err != nil || !s.At.After(asked) {
+			t.Errorf("a snapshot of %v, asked for at %v: %v", s.At, asked, err)
+		}
+		if woken := w.waiter.woken() - wakes; woken > 0 {
+			t.Errorf("the loop was woken %d times", woken)
+		}
+	})
+}
+
 // TestReadersOfANearThresholdAreAnsweredWithoutTheLoop lets memory fall at a steady rate, with and
 // without readers.
 //

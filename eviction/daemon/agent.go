@@ -217,7 +217,7 @@ func (d *Daemon) publishHeadroom(ctx context.Context) {
 			return
 		case <-tick.C:
 		}
-		s, err := d.loop.Glance(ctx)
+		s, err := d.loop.Next(ctx)
 		if err != nil {
 			return // the loop has ended
 		}

@@ -37,25 +37,24 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
-	look := time.NewTicker(podsCgroupInterval)
-	defer look.Stop()
 	for changed, ticks := true, 0; ; {
 		measured := d.recent(ctx)
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
 		d.findRestarted()
+		var look <-chan time.Time
+		if g := d.tracker.podsGroup; g != nil && g.missing() {
+			look = time.After(podsCgroupInterval)
+		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-again.C:
 			ticks++
 			changed = d.findPodsCgroup() && d.updatePods()
-		case <-look.C:
-			if d.tracker.podsGroup == nil || !d.tracker.podsGroup.missing() || !d.findPodsCgroup() {
-				continue
-			}
-			changed = d.updatePods()
+		case <-look:
+			changed = d.findPodsCgroup() && d.updatePods()
 		case <-filesChanged:
 			changed = d.updatePods()
 		case <-clusterChanged:

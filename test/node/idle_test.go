@@ -16,6 +16,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -42,6 +43,34 @@ func TestCampaignIdleCost(t *testing.T) {
 				100*spent.Seconds()/watched.Seconds(), procStatus(d, "VmRSS"), procStatus(d, "RssAnon"), procStatus(d, "RssFile"))
 		})
 	}
+}
+
+// TestNothingButTheThresholdsWakesAnIdleNode counts the reads of an evictd that has neither a
+// housekeeping pass to make nor a threshold near.
+func TestNothingButTheThresholdsWakesAnIdleNode(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, 8<<30, nodePIDs)
+	startSleeper(n, "pod")
+	d := n.Evictd(sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("1h"))
+	d.Await("evictd to know the pod", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == 1 })
+	const start, watched, perPass = 3 * time.Second, 12 * time.Second, 20
+	<-time.After(start)
+	before := reads(t, d.PID())
+	<-time.After(watched)
+	if read := reads(t, d.PID()) - before; read > int(watched/time.Second)/3*perPass {
+		t.Errorf("%d reads in %v, where a pass makes less than %d and is due every five seconds", read, watched, perPass)
+	}
+}
+
+// reads is how many times a process has read from files so far (proc_pid_io(5)).
+func reads(t testing.TB, pid int) (calls int) {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
+	require.NoError(t, err)
+	_, rest, _ := strings.Cut(string(text), "syscr: ")
+	_, err = fmt.Sscan(rest, &calls)
+	require.NoError(t, err)
+	return calls
 }
 
 // startSleeper runs a pod that never does anything.
