@@ -21,6 +21,11 @@ import (
 // Timeout is how long a request, or the end of one, may take.
 const Timeout = 5 * time.Second
 
+// patience is how long a connection may be without progress: until its first request, during
+// an answer, and until the next request. Under a fork bomb a client may not run for seconds after it
+// has connected.
+const patience = time.Minute
+
 // Server serves some addresses, or none.
 type Server struct {
 	Handler http.Handler // to be set before Serve
@@ -54,7 +59,7 @@ func split(flag, address string) (network, at string, err error) {
 // from there. A port that others can reach needs the files of a TLS, unless that is
 // nil. Errors name the flag.
 func Listen(flag, addresses string, held HeldSockets, files *TLS) (*Server, error) {
-	s := &Server{http: http.Server{ReadHeaderTimeout: Timeout, WriteTimeout: time.Minute, IdleTimeout: time.Minute}}
+	s := &Server{http: http.Server{ReadHeaderTimeout: patience, WriteTimeout: patience, IdleTimeout: patience}}
 	if addresses == "none" {
 		return s, nil
 	}

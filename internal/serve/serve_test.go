@@ -59,6 +59,47 @@ func TestAServerAnswersUntilItsContextEnds(t *testing.T) {
 	}
 }
 
+// pipes is a listener of the server's ends of pipes.
+type pipes chan net.Conn
+
+func (p pipes) Accept() (net.Conn, error) {
+	if c, open := <-p; open {
+		return c, nil
+	}
+	return nil, net.ErrClosed
+}
+
+func (p pipes) Close() error {
+	close(p)
+	return nil
+}
+
+func (p pipes) Addr() net.Addr { return &net.UnixAddr{Net: "unix"} }
+
+func TestAClientThatDoesNotGetTheProcessorForHalfAMinuteIsAnswered(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s, err := Listen("status-address", "none", nil, nil)
+		require.NoError(t, err)
+		clients := make(pipes)
+		s.ports, s.Handler = []port{{Listener: clients}}, Probe(func() bool { return true })
+		ctx, cancel := context.WithCancel(t.Context())
+		var serving sync.WaitGroup
+		serving.Go(func() { s.Serve(ctx, slog.New(slog.DiscardHandler)) })
+		defer serving.Wait()
+		defer cancel()
+		client, server := net.Pipe()
+		clients <- server
+		time.Sleep(30 * time.Second)
+		_, err = fmt.Fprint(client, "GET / HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n")
+		require.NoError(t, err)
+		answer, err := http.ReadResponse(bufio.NewReader(client), nil)
+		require.NoError(t, err)
+		if answer.StatusCode != http.StatusOK {
+			t.Error(answer.Status)
+		}
+	})
+}
+
 func TestAddressesThatAreNoneAreRefused(t *testing.T) {
 	for _, address := range []string{"", "unix:", "localhost:80", "127.0.0.1"} {
 		if _, err := Listen("status-address", address, nil, &TLS{}); err == nil || !strings.Contains(err.Error(), "expected unix:PATH, IP:PORT or none") {

@@ -178,13 +178,17 @@ func IsTerminal(s Sighting) bool {
 	return s.Status.Phase == v1.PodFailed || s.Status.Phase == v1.PodSucceeded
 }
 
-// AwaitTaint waits until the node has a taint of pressure, or had one and has none any more.
+// AwaitTaint waits until the node has had a taint of pressure, or has none any more.
 func (h *History) AwaitTaint(tainted bool) {
 	h.c.T.Helper()
 	h.c.Await(fmt.Sprintf("a taint of pressure of node %s: %t", h.c.Nodes[0].Name, tainted), func() bool {
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		return len(h.taint) > 1 && h.taint[len(h.taint)-1].tainted == tainted
+		since := h.taint[1:]
+		if tainted { // it may be gone again
+			return slices.ContainsFunc(since, func(c change) bool { return c.tainted })
+		}
+		return len(since) > 0 && !since[len(since)-1].tainted
 	})
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/containerd/cluster"
 	"github.com/evictd/evictd/test/containerd/node"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -27,6 +28,7 @@ var others = []struct {
 	{"budget-holds-until-it-allows", testBudgetThatIsLifted},
 	{"observe", testObserve},
 	{"native-is-refused", testNativeIsRefused},
+	{"identity-of-the-kubelet", testIdentityOfTheKubelet},
 }
 
 func testCriticalPod(c *cluster.Cluster) {
@@ -145,6 +147,34 @@ func testObserve(c *cluster.Cluster) {
 	if raised || len(first.Spec.Taints) > 0 {
 		c.T.Errorf("the node has conditions %+v and taints %+v", first.Status.Conditions, first.Spec.Taints)
 	}
+}
+
+// testIdentityOfTheKubelet has evictd's agent use the credentials of the kubelet, which
+// NodeRestriction refuses taints and Leases.
+func testIdentityOfTheKubelet(c *cluster.Cluster) {
+	namespace := c.Namespace("identity-of-the-kubelet")
+	h := c.Record(namespace)
+	e := c.Evictd(with(hard, sandbox.Kubeconfig(c.API.Kubeconfig(apiserver.Node)))...)
+	c.AwaitNoTaint()
+	defer e.Stop()
+	defer c.Remove(namespace)
+	s := scenario{kind: cluster.StatefulSet, shortage: memory}
+	victim, _ := s.makeVictim(c, h, namespace)
+	e.Await("evictd to measure the pod", func(status *nodestatus.Status) bool { return harness.Measured(status, memory.signal, victim.UID) })
+	c.Pod(victim.Pod).Do("leak", rate, holds)
+	eviction := e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
+	h.Await("a pod that replaces it to be ready", func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.UID != victim.UID })
+	status := e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+	for _, what := range []string{"taints", "lease evictd-system/evictd-" + c.Nodes[0].Name} {
+		if status.API.Refused[what] == "" {
+			c.T.Errorf("%s are not refused: %q", what, status.API.Refused)
+		}
+	}
+	if !h.Tainted(time.Time{}).IsZero() {
+		c.T.Error("the node has had a taint")
+	}
+	s.mustBeEvicted(c, h.Of(victim.UID))
+	h.Check(victim.UID, eviction.Decided.Time)
 }
 
 // testNativeIsRefused starts evictd in native mode beside the kubelets of the cluster.
