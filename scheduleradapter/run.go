@@ -177,7 +177,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 				return profile.New(cfg, env, profile.Stores{Volumes: storage, Devices: d.devices}, d.plugins.host(), log)
 			},
 			Env: framework.Env{
-				Binder: d.writer, Budgets: kube.Budgets(d.informers), Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+				Binder: d.writer, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
 			InitialBackoff: cfg.PodInitialBackoff,
 			MaxBackoff:     cfg.PodMaxBackoff,

@@ -49,8 +49,8 @@ type Env struct {
 	Table *nodetable.Table
 	// Binder binds pods; nil without an API server.
 	Binder Binder
-	// Budgets lists the PodDisruptionBudgets.
-	Budgets func() []*policyv1.PodDisruptionBudget
+	// DisruptionsAllowed of a budget of the table; nil: those of its status.
+	DisruptionsAllowed func(*policyv1.PodDisruptionBudget) int32
 	// Preempting reports whether victims of a pod are being deleted: PreEnqueue gates
 	// the pod. nil: victims are deleted synchronously.
 	Preempting func(types.UID) bool

@@ -10,6 +10,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -38,7 +39,6 @@ type Watch struct {
 // later.
 func NewWatch(factory informers.SharedInformerFactory, l *cycle.Loop, storage *volumes.Storage, api *Volumes, log *slog.Logger) (*Watch, error) {
 	w := &Watch{loop: l, storage: storage, log: log, invalid: map[types.UID]bool{}}
-	w.synced = append(w.synced, factory.Policy().V1().PodDisruptionBudgets().Informer().HasSynced)
 	return w, errors.Join(w.watchNodesAndPods(factory), w.watchGroups(factory), w.watchStorage(factory, api))
 }
 
@@ -115,6 +115,14 @@ func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error
 			}
 			labels := nodetable.NewLabels(obj.Labels)
 			w.loop.Do(func() { w.loop.Table.SetNamespace(obj.Name, labels) })
+		}),
+		handle(w, factory.Policy().V1().PodDisruptionBudgets().Informer(), func(old, obj *policyv1.PodDisruptionBudget) {
+			if obj == nil {
+				w.loop.Do(func() { w.loop.Table.RemoveBudget(old.Namespace, old.Name) })
+				return
+			}
+			budget := nodetable.NewBudget(obj)
+			w.loop.Do(func() { w.loop.Table.SetBudget(budget) })
 		}),
 	)
 }

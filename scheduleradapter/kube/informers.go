@@ -6,10 +6,8 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
-	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/client-go/informers"
 	coordinationinformers "k8s.io/client-go/informers/coordination/v1"
 	coreinformers "k8s.io/client-go/informers/core/v1"
@@ -90,16 +88,4 @@ func trim(o any) (any, error) {
 		object.Spec.Template = nil
 	}
 	return o, nil
-}
-
-// Budgets lists the PodDisruptionBudgets of the informer.
-func Budgets(factory informers.SharedInformerFactory) func() []*policyv1.PodDisruptionBudget {
-	lister := factory.Policy().V1().PodDisruptionBudgets().Lister()
-	return func() []*policyv1.PodDisruptionBudget {
-		all, err := lister.List(labels.Everything())
-		if err != nil {
-			return nil // a cache returns no error
-		}
-		return all
-	}
 }

@@ -12,7 +12,7 @@ type Counter struct {
 
 type counters struct {
 	byKey map[Symbol]*Counter
-	index filed[*Counter]
+	index Index[*Counter]
 	limit int
 }
 
@@ -31,7 +31,7 @@ func (t *Table) Counter(m *Matcher) *Counter {
 		c = &Counter{matcher: m}
 		t.recount(c)
 		t.counters.byKey[m.Key] = c
-		t.counters.index.add(m.selector, c)
+		t.counters.index.Add(m.selector, c)
 	}
 	c.used = true
 	return c
@@ -46,7 +46,7 @@ func (s *counters) sweep() {
 	for key, c := range s.byKey {
 		if !c.used {
 			delete(s.byKey, key)
-			s.index.remove(c.matcher.selector, c)
+			s.index.Remove(c.matcher.selector, c)
 		}
 		c.used = false
 	}
@@ -95,50 +95,3 @@ func (t *Table) Matches(m *Matcher, p *Pod) bool { return m.Matches(p, t.namespa
 
 // Selects is Matches including terminating pods.
 func (t *Table) Selects(m *Matcher, p *Pod) bool { return m.Selects(p, t.namespaces[p.Namespace]) }
-
-// filed indexes items by a label that their selectors require.
-type filed[T comparable] struct {
-	byLabel map[Label][]T
-	loose   []T
-}
-
-func (f *filed[T]) add(s *Selector, item T) {
-	label, found := s.handle()
-	if !found {
-		f.loose = append(f.loose, item)
-		return
-	}
-	if f.byLabel == nil {
-		f.byLabel = map[Label][]T{}
-	}
-	f.byLabel[label] = append(f.byLabel[label], item)
-}
-
-func (f *filed[T]) remove(s *Selector, item T) {
-	without := func(items []T) []T {
-		i := slices.Index(items, item)
-		return slices.Delete(items, i, i+1)
-	}
-	label, found := s.handle()
-	if !found {
-		f.loose = without(f.loose)
-	} else if f.byLabel[label] = without(f.byLabel[label]); len(f.byLabel[label]) == 0 {
-		delete(f.byLabel, label)
-	}
-}
-
-// candidates calls a function once for each item whose selector may match the
-// labels.
-func (f *filed[T]) candidates(labels Labels, visit func(T)) {
-	for _, item := range f.loose {
-		visit(item)
-	}
-	if len(f.byLabel) == 0 {
-		return
-	}
-	for _, l := range labels {
-		for _, item := range f.byLabel[l] {
-			visit(item)
-		}
-	}
-}

@@ -143,7 +143,7 @@ func (t *Table) count(p *Pod, row Row, n int64) {
 	t.useVolumes(p, row, int32(n))
 	if len(t.counters.byKey) > 0 {
 		namespace := t.namespaces[p.Namespace]
-		t.counters.index.candidates(p.Labels, func(c *Counter) {
+		t.counters.index.Candidates(p.Labels, func(c *Counter) {
 			if c.matcher.Matches(p, namespace) {
 				c.add(row, int32(n))
 			}

@@ -161,10 +161,12 @@ func (s *Selector) Matches(labels Labels) bool {
 	return true
 }
 
-// handle is a label that all matching label sets have, for an index.
-func (s *Selector) handle() (label Label, found bool) {
-	for i := range s.requirements {
-		if r := &s.requirements[i]; r.op == in && len(r.values) == 1 {
+// handle is a label that all matching label sets have, for an Index.
+func (s *Selector) handle() (label Label, found bool) { return handle(s.requirements) }
+
+func handle(requirements []requirement) (label Label, found bool) {
+	for i := range requirements {
+		if r := &requirements[i]; r.op == in && len(r.values) == 1 {
 			return Label{r.key, r.values[0]}, true
 		}
 	}

@@ -41,11 +41,15 @@ type Table struct {
 	counters   counters
 	terms      [termKinds]termIndex
 	groups     groups
+	budgets    map[Symbol]*budgets // by namespace
 	headroom   map[Symbol]*Headroom
 	evictions  map[Symbol][]Eviction // by node
 
 	trail trail
 	tries tries
+
+	// matched counts the selectors of budgets that were matched, which tests bound.
+	matched int
 }
 
 // Versions count changes of nodes, for caches. Pods do not change them.
@@ -71,7 +75,7 @@ func New() *Table {
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
-		headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
+		budgets: map[Symbol]*budgets{}, headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}

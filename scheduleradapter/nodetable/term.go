@@ -24,14 +24,14 @@ type CarriedTerm struct {
 
 type termIndex struct {
 	byKey map[Symbol]*CarriedTerm
-	index filed[*CarriedTerm]
+	index Index[*CarriedTerm]
 }
 
 // CarriedMatching appends the distinct terms of a kind of placed pods that match
 // the pod, in no order.
 func (t *Table) CarriedMatching(kind TermKind, p *Pod, into []*CarriedTerm) []*CarriedTerm {
 	namespace := t.namespaces[p.Namespace]
-	t.terms[kind].index.candidates(p.Labels, func(c *CarriedTerm) {
+	t.terms[kind].index.Candidates(p.Labels, func(c *CarriedTerm) {
 		if c.total > 0 && c.Pods.Matches(p, namespace) {
 			into = append(into, c)
 		}
@@ -49,7 +49,7 @@ func (t *Table) carry(p *Pod, row Row, n int32) {
 				c = &CarriedTerm{Term: term}
 				c.In(t.Topology(term.Topology))
 				index.byKey[term.Key] = c
-				index.index.add(term.Pods.selector, c)
+				index.index.Add(term.Pods.selector, c)
 			}
 			c.add(row, n)
 			if c.total == 0 {
@@ -66,5 +66,5 @@ func (t *Table) drop(kind TermKind, c *CarriedTerm) {
 		return
 	}
 	delete(t.terms[kind].byKey, c.Key)
-	t.terms[kind].index.remove(c.Pods.selector, c)
+	t.terms[kind].index.Remove(c.Pods.selector, c)
 }

@@ -1,68 +1,54 @@
 package preempt
 
 import (
-	policyv1 "k8s.io/api/policy/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/labels"
-
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// budget is a PodDisruptionBudget with its remaining disruptions.
-type budget struct {
-	*policyv1.PodDisruptionBudget
-	selector labels.Selector
-}
-
-// budgets are those that match a pod. For preemption an empty or invalid selector
-// matches none.
-func (p *Plugin) budgets() (all []budget) {
-	if p.env.Budgets == nil {
-		return nil
-	}
-	for _, b := range p.env.Budgets() {
-		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
-		if err == nil && !selector.Empty() {
-			all = append(all, budget{b, selector})
-		}
-	}
-	return all
-}
+// disruptions are the remaining disruptions of budgets.
+type disruptions map[*nodetable.Budget]int32
 
 // split divides pods, by importance, into those whose deletion violates a budget
 // and the others. A pod that its budget already counts as disrupted violates none.
-func split(pods []*nodetable.Pod, budgets []budget) (violating, others []*nodetable.Pod) {
-	if len(budgets) == 0 {
-		return nil, pods
-	}
-	left := make([]int32, len(budgets))
-	for i, b := range budgets {
-		left[i] = b.Status.DisruptionsAllowed
+func (s *search) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
+	clear(s.left)
+	if !s.Table.HasBudgets() {
+		groups[1] = pods
+		return groups
 	}
 	for _, pod := range pods {
-		if violates(pod, budgets, left) {
-			violating = append(violating, pod)
-		} else {
-			others = append(others, pod)
+		group := &groups[1]
+		if s.violates(pod) {
+			group = &groups[0]
 		}
+		*group = append(*group, pod)
 	}
-	return violating, others
+	return groups
 }
 
-func violates(pod *nodetable.Pod, budgets []budget, left []int32) bool {
-	if len(pod.Object.Labels) == 0 {
-		return false
+func (s *search) violates(pod *nodetable.Pod) (violates bool) {
+	s.Table.Budgets(pod, func(b *nodetable.Budget) {
+		if _, disrupted := b.Object.Status.DisruptedPods[pod.Object.Name]; disrupted || violates {
+			return
+		}
+		left, known := s.left[b]
+		if !known {
+			left = s.disruptionsAllowed(b)
+		}
+		s.left[b] = left - 1
+		violates = left <= 0
+	})
+	return violates
+}
+
+func (s *search) disruptionsAllowed(b *nodetable.Budget) int32 {
+	count := s.plugin.env.DisruptionsAllowed
+	if count == nil {
+		return b.Object.Status.DisruptionsAllowed
 	}
-	for i, b := range budgets {
-		if b.Namespace != pod.Object.Namespace || !b.selector.Matches(labels.Set(pod.Object.Labels)) {
-			continue
-		}
-		if _, disrupted := b.Status.DisruptedPods[pod.Object.Name]; disrupted {
-			continue
-		}
-		if left[i]--; left[i] < 0 {
-			return true
-		}
+	allowed, known := s.allowed[b]
+	if !known {
+		allowed = count(b.Object)
+		s.allowed[b] = allowed
 	}
-	return false
+	return allowed
 }

@@ -165,7 +165,7 @@ func (p *Plugin) pause(c *framework.Cycle) (n int) {
 // candidates are valid until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
-	s := search{Cycle: c, plugin: p, rejections: map[framework.Rejection]int{}}
+	s := search{Cycle: c, plugin: p, allowed: disruptions{}, left: disruptions{}, rejections: map[framework.Rejection]int{}}
 	s.paused = p.pause(c)
 	for _, row := range c.Table.Order() {
 		if p.resolvable.Has(row) {
@@ -177,7 +177,6 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 		return nil, s.why(), nil
 	}
 	enough := min(max(len(p.rows)*p.percentage/100, p.absolute), len(p.rows))
-	s.budgets = p.budgets()
 	p.ledger.follow(c.Table)
 	p.candidates, p.victims = p.candidates[:0], p.victims[:0]
 	clean, offset := 0, p.env.Random.IntN(len(p.rows))

@@ -42,7 +42,7 @@ type cluster struct {
 func newCluster(t testing.TB, percentage, absolute int32, random framework.Random, filters ...framework.Filterer) *cluster {
 	c := &cluster{TB: t, table: nodetable.New(), busy: map[types.UID]bool{}}
 	env := framework.Env{
-		Table: c.table, Random: random, Budgets: func() []*policyv1.PodDisruptionBudget { return c.budgets },
+		Table: c.table, Random: random,
 		Preempting: func(uid types.UID) bool { return c.busy[uid] },
 	}
 	var plan framework.Plan
@@ -103,6 +103,7 @@ func TestAnInvalidBudgetIsIgnored(t *testing.T) {
 	c.run("node-0", c.pod("on-node-0", 0, 1, "guarded"))
 	c.budget("guarded", 0)
 	c.budgets[0].Spec.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "app", Operator: "Matches"}}
+	c.table.SetBudget(nodetable.NewBudget(c.budgets[0]))
 	if got, want := c.candidates(c.pod("p", 1, 1)), "node-0"; got != want {
 		t.Errorf("%q, want %s", got, want)
 	}
@@ -114,6 +115,7 @@ func (c *cluster) budget(app string, allowed int32) {
 		Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": app}}},
 		Status:     policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: allowed},
 	})
+	c.table.SetBudget(nodetable.NewBudget(c.budgets[len(c.budgets)-1]))
 }
 
 // refuse filters for a pod that fits on no node.

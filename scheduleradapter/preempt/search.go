@@ -10,8 +10,12 @@ import (
 // search is a search for candidates, with the reasons of rejected nodes.
 type search struct {
 	*framework.Cycle
-	plugin       *Plugin
-	budgets      []budget
+	plugin  *Plugin
+	allowed disruptions // of the budgets asked for
+	left    disruptions // on a node, after the pods before
+	// groups are the pods of lower priority on a node: those that a budget protects, and
+	// the others.
+	groups       [2][]*nodetable.Pod
 	unresolvable int // unresolvable nodes
 	noVictims    int // nodes without a pod of lower priority
 	paused       int // nodes of Env.PausedNodes
@@ -100,6 +104,8 @@ func (s *search) tryOut(row nodetable.Row) (candidate, error) {
 	})
 }
 
+// listLower lists the pods of lower priority on a node. The disruption controller counts
+// them as running.
 func (s *search) listLower(row nodetable.Row) {
 	p := s.plugin
 	p.lower = p.lower[:0]
@@ -109,6 +115,7 @@ func (s *search) listLower(row nodetable.Row) {
 		}
 	}
 	sortByImportance(p.lower)
+	s.groups = s.split(p.lower)
 }
 
 // reprieve keeps as many pods of lower priority as possible: first those that a
@@ -118,8 +125,7 @@ func (s *search) reprieve(row nodetable.Row, fits func(*nodetable.Pod) (bool, er
 	p := s.plugin
 	found := candidate{row: row}
 	begin := len(p.victims)
-	violating, others := split(p.lower, s.budgets)
-	for i, group := range [...][]*nodetable.Pod{violating, others} {
+	for i, group := range s.groups {
 		for _, pod := range group {
 			switch fit, err := fits(pod); {
 			case err != nil:

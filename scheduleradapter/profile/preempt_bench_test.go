@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -77,6 +78,16 @@ func BenchmarkPreemption(b *testing.B) {
 				c.attempts(b, 10, true)
 			})
 		}
+		b.Run(fmt.Sprintf("%d nodes/10000 budgets", nodes), func(b *testing.B) {
+			c := newCrowd(b, nodes, 0)
+			for i := range 10_000 {
+				c.Table.SetBudget(nodetable.NewBudget(&policyv1.PodDisruptionBudget{
+					ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("budget-", i)},
+					Spec:       policyv1.PodDisruptionBudgetSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": fmt.Sprint("app-", i)}}},
+				}))
+			}
+			c.attempts(b, 10, true)
+		})
 		b.Run(fmt.Sprintf("%d nodes/no victims", nodes), func(b *testing.B) {
 			newCrowd(b, nodes, 10).attempts(b, 10, false)
 		})

@@ -13,21 +13,12 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// budgets are the PodDisruptionBudgets with the given status, or with the status
-// that the disruption controller would write.
-func (s *Simulation) budgets() []*policyv1.PodDisruptionBudget {
-	all := slices.Clone(s.objects.DisruptionBudgets)
-	for i, budget := range all {
-		if s.objects.uncounted[budget] {
-			counted := *budget
-			counted.Status.DisruptionsAllowed = s.disruptionsAllowed(budget)
-			all[i] = &counted
-		}
-	}
-	return all
-}
-
+// disruptionsAllowed is that of the given status, or of the status that the disruption
+// controller would write.
 func (s *Simulation) disruptionsAllowed(budget *policyv1.PodDisruptionBudget) int32 {
+	if !s.objects.uncounted[budget] {
+		return budget.Status.DisruptionsAllowed
+	}
 	selector, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector)
 	if err != nil {
 		return 0 // Load rejects it

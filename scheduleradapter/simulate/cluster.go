@@ -61,6 +61,9 @@ func (s *Simulation) populate() error {
 	for _, namespace := range s.objects.Namespaces {
 		s.Table.SetNamespace(namespace.Name, nodetable.NewLabels(namespace.Labels))
 	}
+	for _, budget := range s.objects.DisruptionBudgets {
+		s.Table.SetBudget(nodetable.NewBudget(budget))
+	}
 	for _, node := range s.objects.Nodes {
 		s.Table.SetNode(nodetable.NewNode(node))
 	}

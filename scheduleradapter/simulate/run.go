@@ -60,7 +60,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 	scheduler, err := cycle.New(s.start, cycle.Config{
 		Table:          table,
 		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.stores) },
-		Env:            framework.Env{Binder: binder{}, Budgets: s.budgets, Random: cfg.Random},
+		Env:            framework.Env{Binder: binder{}, DisruptionsAllowed: s.disruptionsAllowed, Random: cfg.Random},
 		InitialBackoff: cfg.InitialBackoff,
 		MaxBackoff:     cfg.MaxBackoff,
 		Moved:          s.moved,
