@@ -59,6 +59,9 @@ func New(cfg Config) (*API, error) {
 	if err = a.makeSystem(); err == nil {
 		a.follower, err = a.store.Follow(a.takeManifest)
 	}
+	if err == nil {
+		err = a.resume()
+	}
 	if err != nil {
 		return nil, errors.Join(err, a.store.Close())
 	}

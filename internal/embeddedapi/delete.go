@@ -2,16 +2,17 @@ package embeddedapi
 
 import (
 	"errors"
-	"fmt"
 	"net/http"
-	"strconv"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -19,27 +20,36 @@ import (
 
 var deleteOptionsKind = schema.GroupVersionKind{Version: "v1", Kind: "DeleteOptions"}
 
-// deleteOptions are those of the body and the query.
+// deleteOptions are those of the body, else those of the query. A dry run may be asked for
+// in either.
 func (r *request) deleteOptions() (*metav1.DeleteOptions, error) {
-	options := &metav1.DeleteOptions{}
-	data, err := r.body()
-	if err == nil && len(data) > 0 {
-		err = r.decode(data, r.Header.Get("Content-Type"), options, deleteOptionsKind)
+	options, asked := &metav1.DeleteOptions{}, &metav1.DeleteOptions{}
+	if err := metav1.Convert_url_Values_To_v1_DeleteOptions(&r.query, asked, nil); err != nil {
+		return nil, apierrors.NewBadRequest(err.Error())
 	}
+	data, err := r.body()
 	if err != nil {
 		return nil, err
 	}
-	if text := r.query.Get("gracePeriodSeconds"); text != "" {
-		seconds, err := strconv.ParseInt(text, 10, 64)
-		if err != nil {
-			return nil, apierrors.NewBadRequest(fmt.Sprintf("gracePeriodSeconds: expected a number, found %q", text))
-		}
-		options.GracePeriodSeconds = &seconds
+	if len(data) == 0 {
+		return asked, checkDeleteOptions(asked)
 	}
-	if r.dryRun() {
-		options.DryRun = []string{metav1.DryRunAll}
+	if err := r.decode(data, r.Header.Get("Content-Type"), options, deleteOptionsKind); err != nil {
+		return nil, err
 	}
-	return options, nil
+	options.DryRun = append(options.DryRun, asked.DryRun...)
+	return options, checkDeleteOptions(options)
+}
+
+func checkDeleteOptions(options *metav1.DeleteOptions) error {
+	return wrongOptions("DeleteOptions", metav1validation.ValidateDeleteOptions(options))
+}
+
+func wrongOptions(kind string, faults utilvalidation.ErrorList) error {
+	if len(faults) == 0 {
+		return nil
+	}
+	return apierrors.NewInvalid(schema.GroupKind{Group: metav1.GroupName, Kind: kind}, "", faults)
 }
 
 func (r *request) delete() (int, runtime.Object, error) {
@@ -92,46 +102,59 @@ func (r *request) deleteAll() (int, runtime.Object, error) {
 // or its last state.
 func (a *API) remove(k *kind, key store.Key, options *metav1.DeleteOptions, dryRun bool) (object store.Object, gone bool, err error) {
 	for {
-		old := k.table.Get(key)
-		if old == nil {
-			return nil, false, apierrors.NewNotFound(k.groupResource(), key.Name)
+		object, gone, err = a.tryRemove(k, key, options, dryRun)
+		if !errors.Is(err, store.ErrChanged) {
+			return object, gone, err
 		}
-		if err := checkPreconditions(k, old, options.Preconditions); err != nil {
-			return nil, false, err
-		}
-		if k.Kind == "Namespace" && isSystem(key.Name) {
-			return nil, false, apierrors.NewForbidden(k.groupResource(), key.Name, errors.New("this namespace may not be deleted"))
-		}
-		grace := gracePeriod(old, options)
-		gone := grace == 0 && len(old.GetFinalizers()) == 0 && k.Kind != "Namespace"
-		switch {
-		case dryRun:
-			return old, gone, nil
-		case gone:
-			object, err = a.removeObject(k, old)
-		default:
-			if object = terminating(old, grace); object != old {
-				err = k.table.Put(old, object)
-			}
-		}
-		if errors.Is(err, store.ErrChanged) {
-			continue
-		}
-		if err == nil && k.Kind == "Namespace" {
-			err = a.empty(key.Name)
-		}
-		return object, gone, err
 	}
 }
 
-// removeObject removes an object, and with the last object of a namespace that is being
-// deleted the namespace.
+// tryRemove is one attempt; the error is store.ErrChanged where the object changed meanwhile.
+func (a *API) tryRemove(k *kind, key store.Key, options *metav1.DeleteOptions, dryRun bool) (object store.Object, gone bool, err error) {
+	old := k.table.Get(key)
+	if old == nil {
+		return nil, false, apierrors.NewNotFound(k.groupResource(), key.Name)
+	}
+	if err := checkPreconditions(k, old, options.Preconditions); err != nil {
+		return nil, false, err
+	}
+	if k.Kind == "Namespace" && isSystem(key.Name) {
+		return nil, false, apierrors.NewForbidden(k.groupResource(), key.Name, errors.New("this namespace may not be deleted"))
+	}
+	grace, finalizers := gracePeriod(old, options), finalizersFor(old, k.orphans, options)
+	if grace == 0 && len(finalizers) == 0 && k.Kind != "Namespace" {
+		if dryRun {
+			return old, true, nil
+		}
+		object, err = a.removeObject(k, old)
+		return object, true, err
+	}
+	object = terminating(old, grace, finalizers)
+	if dryRun {
+		return object, false, nil
+	}
+	if object != old {
+		if err := k.table.Put(old, object); err != nil {
+			return nil, false, err
+		}
+	}
+	if k.Kind == "Namespace" {
+		return object, false, a.empty(key.Name)
+	}
+	return object, false, a.handleDependents(k, object)
+}
+
+// removeObject removes an object, with the last object of a namespace that is being
+// deleted the namespace, and with the last dependent of an owner that waits for it the owner.
 func (a *API) removeObject(k *kind, old store.Object) (store.Object, error) {
 	last, err := k.table.Remove(old)
-	if err == nil && k.namespaced {
+	if err != nil {
+		return nil, err
+	}
+	if k.namespaced {
 		err = a.finishNamespace(old.GetNamespace())
 	}
-	return last, err
+	return last, errors.Join(err, a.finishOwners(old))
 }
 
 func checkPreconditions(k *kind, o store.Object, p *metav1.Preconditions) error {
@@ -162,13 +185,18 @@ func gracePeriod(o store.Object, options *metav1.DeleteOptions) int64 {
 }
 
 // terminating marks an object as being deleted. For an object already marked, the grace
-// period may be shortened, never extended.
-func terminating(old store.Object, grace int64) store.Object {
-	at := time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
-	if has := old.GetDeletionTimestamp(); has != nil && ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0) <= grace {
+// period may be shortened, never extended. It returns old where nothing changes.
+func terminating(old store.Object, grace int64, finalizers []string) store.Object {
+	marked := old.GetDeletionTimestamp() != nil && ptr.Deref(old.GetDeletionGracePeriodSeconds(), 0) <= grace
+	if marked && slices.Equal(old.GetFinalizers(), finalizers) {
 		return old
 	}
 	object := old.DeepCopyObject().(store.Object)
+	object.SetFinalizers(finalizers)
+	if marked {
+		return object
+	}
+	at := time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
 	object.SetDeletionTimestamp(&metav1.Time{Time: at})
 	object.SetDeletionGracePeriodSeconds(&grace)
 	if object.GetGeneration() > 0 {

@@ -30,6 +30,9 @@ func (r *request) evict() (int, runtime.Object, error) {
 		return 0, nil, apierrors.NewBadRequest(fmt.Sprintf("name in URL does not match name in Eviction object: %s, %s", r.name, eviction.Name))
 	}
 	options := ptr.Deref(eviction.DeleteOptions, metav1.DeleteOptions{})
+	if err := checkDeleteOptions(&options); err != nil {
+		return 0, nil, err
+	}
 	dryRun := r.dryRun() || len(options.DryRun) > 0
 	r.api.budgets.Lock()
 	defer r.api.budgets.Unlock()

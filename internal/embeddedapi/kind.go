@@ -28,6 +28,7 @@ type kind struct {
 	namespaced         bool
 	status             bool          // has the subresource, and writes elsewhere leave the status alone
 	generation         bool          // counts the changes of its spec
+	orphans            bool          // a deletion that names no policy keeps the dependents
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
 	admit              admitter      // nil: only metadata is validated
@@ -85,7 +86,7 @@ func newKinds() []*kind {
 		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, columns: statefulSetColumns},
 		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true, columns: daemonSetColumns},
-		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true,
 			admit: admitBudget, columns: budgetColumns},

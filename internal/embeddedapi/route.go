@@ -13,6 +13,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -93,6 +94,9 @@ func (r *request) serve() error {
 	if handle == nil {
 		return apierrors.NewMethodNotSupported(r.kind.groupResource(), strings.ToLower(r.Method))
 	}
+	if err := r.checkOptions(); err != nil {
+		return err
+	}
 	code, object, err := handle(r)
 	if err == nil && object != nil {
 		r.answer(code, object)
@@ -159,6 +163,25 @@ func (k *kind) hasSub(name string) bool {
 }
 
 func (r *request) key() store.Key { return store.Key{Namespace: r.namespace, Name: r.name} }
+
+// optionsOf are the kinds of the options in the query of a write.
+var optionsOf = map[string]string{http.MethodPost: "CreateOptions", http.MethodPut: "UpdateOptions", http.MethodPatch: "PatchOptions"}
+
+// checkOptions refuses values of the query that a write does not understand.
+func (r *request) checkOptions() error {
+	kind := optionsOf[r.Method]
+	if kind == "" {
+		return nil
+	}
+	options := &metav1.PatchOptions{} // has the fields of the others
+	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&r.query, options, nil); err != nil {
+		return apierrors.NewBadRequest(err.Error())
+	}
+	if r.Method != http.MethodPatch {
+		options.Force = nil
+	}
+	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, ""))
+}
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }
 
