@@ -140,7 +140,7 @@ bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, bes
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
 .PHONY: campaign
-campaign: kubelet-eviction-if-possible ## memory bombs by the hundred and other long tests
+campaign: kubelet-eviction-if-possible scheduling-attempts-if-possible ## memory bombs by the hundred and other long tests
 	@packages=$$($(call list,^TestCampaign) | cut -d ' ' -f 1 | sort -u)
 	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
 
@@ -150,12 +150,12 @@ kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/part
 stamp      := -X k8s.io/component-base/version.gitVersion=v$(kubernetes) \
 	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(kubernetes))) \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes)))
-foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kubectl kubelet-eviction)
+foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kubectl kubelet-eviction scheduling-attempts)
 
 .PHONY: controlplane
-controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler, kubectl and eviction manager of tests; the first time takes minutes
+controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler, kubectl, eviction manager and scheduling attempts of tests; the first time takes minutes
 
-test/controlplane/bin/controlplane test/controlplane/bin/kubelet-eviction: $(wildcard test/controlplane/parts/cmd/*/*.go)
+test/controlplane/bin/controlplane test/controlplane/bin/kubelet-eviction test/controlplane/bin/scheduling-attempts: $(wildcard test/controlplane/parts/cmd/*/*.go)
 test/controlplane/bin/%: test/controlplane/parts/go.mod test/controlplane/parts/go.sum
 	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
 	package=k8s.io/kubernetes/cmd/$*
@@ -211,9 +211,9 @@ endef
 controlplane-if-possible:
 	@$(call if_possible,controlplane,controlplane/parts,./... tool,6)
 
-.PHONY: kubelet-eviction-if-possible
-kubelet-eviction-if-possible:
-	@$(call if_possible,test/controlplane/bin/kubelet-eviction,controlplane/parts,./cmd/kubelet-eviction,3)
+.PHONY: kubelet-eviction-if-possible scheduling-attempts-if-possible
+kubelet-eviction-if-possible scheduling-attempts-if-possible: %-if-possible:
+	@$(call if_possible,test/controlplane/bin/$*,controlplane/parts,./cmd/$*,3)
 
 .PHONY: containerd-if-possible
 containerd-if-possible:

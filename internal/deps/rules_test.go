@@ -68,6 +68,7 @@ var arrows = []arrow{
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
 	{"test/controlplane/bench", []string{"internal/process", "internal/sandbox", "test/controlplane/apiserver"}, "the bench drives the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
+	{"internal/shrink", nil, "comparisons with Kubernetes make their failing inputs smaller"},
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
 
 	{"eviction", []string{"internal/podspec", "stats"}, "the core decides over values only"},

@@ -21,6 +21,8 @@ type Config struct {
 	Assemble func(framework.Env, profile.Stores) ([]cycle.Profile, error)
 	// Assembled receives the owner before a pod is queued; nil: not called.
 	Assembled func(outoftree.Owner)
+	// Attempting receives each pod before its attempt; nil: not called.
+	Attempting func(*nodetable.Pod)
 	// InitialBackoff doubles with each failed attempt of a pod, up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is the simulated duration; nil: until no pod changes, except for the
@@ -129,6 +131,9 @@ func (s *Simulation) next() (next time.Time, any bool) {
 }
 
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
+	if s.Attempting != nil {
+		s.Attempting(e.Pod)
+	}
 	if a := s.ScheduleOne(s.now, e); a.Outcome == cycle.Scheduled {
 		s.bind(ctx, a)
 	}

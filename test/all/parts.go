@@ -66,6 +66,11 @@ var parts = []part{
 		builds:   []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
 	},
 	{
+		name: "scheduler", tests: "attempts in random clusters, beside those of kube-scheduler",
+		packages: []string{"./test/scheduler"},
+		builds:   []string{"scheduling-attempts-if-possible"}, takes: "2 minutes after controlplane, 3 GiB of disk",
+	},
+	{
 		name: "containerd", tests: "evictd on real containers, by Debian's containerd and by a current one",
 		module: "test/containerd", packages: []string{"./suite", "./node"},
 		builds: []string{"containerd-if-possible"}, takes: "5 minutes, 3 GiB of disk",

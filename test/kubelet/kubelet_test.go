@@ -49,9 +49,9 @@ func compareScenarios(t *testing.T, first uint64, number int) {
 			continue
 		}
 		scenario.Spec.Steps = scenario.Spec.Steps[:found.step+1]
-		scenario = shrink(scenario, func(f *simulate.File) bool {
-			smaller, err := compare(m, f, &counts{byRow: map[*row]int{}})
-			return err == nil && smaller != nil
+		scenario = smaller(scenario, func(f *simulate.File) bool {
+			found, err := compare(m, f, &counts{byRow: map[*row]int{}})
+			return err == nil && found != nil
 		})
 		if found, err = compare(m, scenario, n); err != nil || found == nil {
 			t.Fatalf("seed %d differs by chance: runs are too few", seed)

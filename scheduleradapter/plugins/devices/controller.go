@@ -24,6 +24,14 @@ func NewSimulatedStore(table *nodetable.Table) *Store {
 	return s
 }
 
+// Reported are the claims as informers reported them last, in no order.
+func (s *Store) Reported() (claims []*resourceapi.ResourceClaim) {
+	for _, c := range s.claims {
+		claims = append(claims, c.ResourceClaim)
+	}
+	return claims
+}
+
 // Controller acts as the API server and as the controllers of claims.
 type Controller struct {
 	*Store

@@ -19,6 +19,17 @@ func NewSimulatedStorage(table *nodetable.Table) *Storage {
 	return s
 }
 
+// Reported are the volumes and claims without reservations, in no order.
+func (s *Storage) Reported() (volumes []*v1.PersistentVolume, claims []*v1.PersistentVolumeClaim) {
+	for _, v := range s.volumes {
+		volumes = append(volumes, v.reported)
+	}
+	for _, c := range s.claims {
+		claims = append(claims, c.reported)
+	}
+	return volumes, claims
+}
+
 // controller acts as the volume controller and the provisioners.
 type controller struct{ *Storage }
 
