@@ -43,9 +43,10 @@ type Devices struct {
 	writes    chan struct{}
 	calls     *cycle.Calls
 
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change of a claim
-	retry   func(types.UID)
+	waiting waiting
+
+	mu    sync.Mutex
+	retry func(types.UID)
 }
 
 // NewDevices reads the claims of a factory, whose informer Watch.Devices makes, and
@@ -53,7 +54,7 @@ type Devices struct {
 func NewDevices(client kubernetes.Interface, factory informers.SharedInformerFactory, record func(cycle.Event), log *slog.Logger) *Devices {
 	return &Devices{
 		client: client, informers: factory, record: record, log: log, writes: make(chan struct{}, claimsAtOnce), calls: cycle.NewCalls(),
-		changed: make(chan struct{}), retry: func(types.UID) {},
+		retry: func(types.UID) {},
 	}
 }
 
@@ -92,8 +93,11 @@ func (w *Watch) Devices(factory informers.SharedInformerFactory, served []string
 		handle(w, all.ResourceSlices().Informer(), stored(w, framework.ResourceSlice, store.SetSlice, func(o *resourceapi.ResourceSlice) { store.RemoveSlice(o.Name) })),
 		handle(w, all.ResourceClaims().Informer(), stored(w, framework.ResourceClaim, func(o *resourceapi.ResourceClaim) {
 			store.SetClaim(o)
-			api.notify()
-		}, func(o *resourceapi.ResourceClaim) { store.RemoveClaim(o); api.notify() })),
+			api.waiting.wake(claimName(o.Namespace, o.Name))
+		}, func(o *resourceapi.ResourceClaim) {
+			store.RemoveClaim(o)
+			api.waiting.wake(claimName(o.Namespace, o.Name))
+		})),
 	)
 	if slices.Contains(served, "devicetaintrules") {
 		// A rule changes the taints of slices.
@@ -201,10 +205,12 @@ func (d *Devices) Await(ctx context.Context, pod *v1.Pod, node string, timeout t
 	defer cancel()
 	tick := time.NewTicker(readinessInterval)
 	defer tick.Stop()
+	by := newWaiter()
+	defer d.waiting.remove(by)
+	for _, name := range names {
+		d.waiting.add(by, name)
+	}
 	for {
-		d.mu.Lock()
-		changed := d.changed
-		d.mu.Unlock()
 		claims, err := d.view(names)
 		if err != nil {
 			return err
@@ -213,7 +219,7 @@ func (d *Devices) Await(ctx context.Context, pod *v1.Pod, node string, timeout t
 			return err
 		}
 		select {
-		case <-changed:
+		case <-by.changed:
 		case <-tick.C:
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -231,14 +237,6 @@ func (d *Devices) view(names []types.NamespacedName) (claims []*resourceapi.Reso
 		claims = append(claims, claim)
 	}
 	return claims, nil
-}
-
-// notify wakes Await after a change.
-func (d *Devices) notify() {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	close(d.changed)
-	d.changed = make(chan struct{})
 }
 
 func (d *Devices) Deallocate(claim *resourceapi.ResourceClaim, pod *v1.Pod) {

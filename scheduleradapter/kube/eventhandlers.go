@@ -243,8 +243,20 @@ func matching(labels map[string]string) *metav1.LabelSelector {
 func (w *Watch) watchStorage(factory informers.SharedInformerFactory, api *Volumes) error {
 	s, core, all := w.storage, factory.Core().V1(), factory.Storage().V1()
 	return errors.Join(
-		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) { s.SetVolume(o); api.notify() }, func(o *v1.PersistentVolume) { s.RemoveVolume(o.Name); api.notify() })),
-		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) { s.SetClaim(o); api.notify() }, func(o *v1.PersistentVolumeClaim) { s.RemoveClaim(o.Namespace, o.Name); api.notify() })),
+		handle(w, core.PersistentVolumes().Informer(), stored(w, framework.PersistentVolume, func(o *v1.PersistentVolume) {
+			s.SetVolume(o)
+			api.volumeChanged(o.Name)
+		}, func(o *v1.PersistentVolume) {
+			s.RemoveVolume(o.Name)
+			api.volumeChanged(o.Name)
+		})),
+		handle(w, core.PersistentVolumeClaims().Informer(), stored(w, framework.PersistentVolumeClaim, func(o *v1.PersistentVolumeClaim) {
+			s.SetClaim(o)
+			api.claimChanged(o.Namespace, o.Name)
+		}, func(o *v1.PersistentVolumeClaim) {
+			s.RemoveClaim(o.Namespace, o.Name)
+			api.claimChanged(o.Namespace, o.Name)
+		})),
 		handle(w, all.StorageClasses().Informer(), stored(w, framework.StorageClass, s.SetClass, func(o *storagev1.StorageClass) { s.RemoveClass(o.Name) })),
 		handle(w, all.CSINodes().Informer(), stored(w, framework.CSINode, s.SetNode, func(o *storagev1.CSINode) { s.RemoveNode(o.Name) })),
 		handle(w, all.CSIDrivers().Informer(), stored(w, framework.CSIDriver, s.SetDriver, func(o *storagev1.CSIDriver) { s.RemoveDriver(o.Name) })),

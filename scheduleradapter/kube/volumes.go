@@ -3,11 +3,11 @@ package kube
 import (
 	"context"
 	"fmt"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
 
@@ -20,13 +20,12 @@ type Volumes struct {
 	claims  listers.PersistentVolumeClaimLister
 	volumes listers.PersistentVolumeLister
 
-	mu      sync.Mutex
-	changed chan struct{} // closed at the next change
+	waiting waiting
 }
 
 // NewVolumes reads the caches of claims and volumes.
 func NewVolumes(client kubernetes.Interface, claims listers.PersistentVolumeClaimLister, all listers.PersistentVolumeLister) *Volumes {
-	return &Volumes{client: client, claims: claims, volumes: all, changed: make(chan struct{})}
+	return &Volumes{client: client, claims: claims, volumes: all}
 }
 
 func (a *Volumes) UpdateVolume(ctx context.Context, object *v1.PersistentVolume) (*v1.PersistentVolume, error) {
@@ -37,37 +36,45 @@ func (a *Volumes) UpdateClaim(ctx context.Context, object *v1.PersistentVolumeCl
 	return a.client.CoreV1().PersistentVolumeClaims(object.Namespace).Update(ctx, object, metav1.UpdateOptions{})
 }
 
-// Await calls done now and after each change of a claim or volume, until it returns
-// true.
+// Await calls done now, and after each change of a claim or volume that it has read,
+// until it returns true.
 func (a *Volumes) Await(ctx context.Context, timeout time.Duration, done func(volumes.View) (bool, error)) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, fmt.Errorf("not bound within %s", timeout))
 	defer cancel()
+	v := view{a, newWaiter()}
+	defer a.waiting.remove(v.waiter)
 	for {
-		a.mu.Lock()
-		changed := a.changed
-		a.mu.Unlock()
-		if is, err := done(view{a}); is || err != nil {
+		if is, err := done(v); is || err != nil {
 			return err
 		}
 		select {
-		case <-changed:
+		case <-v.waiter.changed:
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
 	}
 }
 
-// notify wakes Await after a change.
-func (a *Volumes) notify() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	close(a.changed)
-	a.changed = make(chan struct{})
+// claimChanged and volumeChanged wake the calls of Await that have read the object.
+func (a *Volumes) claimChanged(namespace, name string) { a.waiting.wake(claimName(namespace, name)) }
+
+func (a *Volumes) volumeChanged(name string) { a.waiting.wake(volumeName(name)) }
+
+func claimName(namespace, name string) types.NamespacedName {
+	return types.NamespacedName{Namespace: namespace, Name: name}
 }
 
-type view struct{ *Volumes }
+// volumeName differs from the names of all claims, which have a namespace.
+func volumeName(name string) types.NamespacedName { return types.NamespacedName{Name: name} }
+
+// view waits for changes of what is read.
+type view struct {
+	*Volumes
+	waiter *waiter
+}
 
 func (v view) Claim(namespace, name string) *v1.PersistentVolumeClaim {
+	v.waiting.add(v.waiter, claimName(namespace, name))
 	object, err := v.claims.PersistentVolumeClaims(namespace).Get(name)
 	if err != nil {
 		return nil
@@ -76,6 +83,7 @@ func (v view) Claim(namespace, name string) *v1.PersistentVolumeClaim {
 }
 
 func (v view) Volume(name string) *v1.PersistentVolume {
+	v.waiting.add(v.waiter, volumeName(name))
 	object, err := v.volumes.Get(name)
 	if err != nil {
 		return nil

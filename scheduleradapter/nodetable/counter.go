@@ -23,13 +23,14 @@ const keptPerCycle = 2 * (MaxTerms + MaxSpread)
 // nextSweep is the number at which the next sweep is due, after one that kept some.
 func nextSweep(kept int) int { return kept + max(kept, keptPerCycle) }
 
-// Counter finds or makes the counter of a matcher. A new counter looks at all pods.
+// Counter finds or makes the counter of a matcher. A new counter looks at the
+// label sets with a label that its selector requires.
 func (t *Table) Counter(m *Matcher) *Counter {
 	c := t.counters.byKey[m.Key]
 	if c == nil {
 		t.counters.sweep()
 		c = &Counter{matcher: m}
-		t.recount(c)
+		t.fill(c)
 		t.counters.byKey[m.Key] = c
 		t.counters.index.Add(m.selector, c)
 	}
@@ -53,40 +54,49 @@ func (s *counters) sweep() {
 	s.limit = nextSweep(len(s.byKey))
 }
 
-func (t *Table) recount(c *Counter) {
-	domains := c.domains
-	c.Tally = Tally{}
-	for row := range t.alive.All() {
-		n := int32(0)
-		for _, p := range t.pods[row] {
-			if c.matcher.Matches(p, t.namespaces[p.Namespace]) {
-				n++
+// fill counts the pods of the namespaces that the matcher names, and of those whose
+// labels it selects.
+func (t *Table) fill(c *Counter) {
+	t.sets.begin(t.Rows())
+	for _, namespace := range c.matcher.namespaces {
+		t.sets.sum(c.matcher, namespace, t.namespaces[namespace])
+	}
+	if c.matcher.byLabels != nil {
+		for namespace := range t.sets.in {
+			if !slices.Contains(c.matcher.namespaces, namespace) {
+				t.sets.sum(c.matcher, namespace, t.namespaces[namespace])
 			}
 		}
-		if n > 0 {
-			c.add(row, n)
-		}
 	}
-	for _, d := range domains {
-		c.In(d.topology)
-	}
+	t.sets.end(&c.Tally, 1)
 }
 
-// SetNamespace sets the labels of a namespace; nil: it was deleted.
+// SetNamespace sets the labels of a namespace; nil: it was deleted. Counters that select
+// namespaces by labels count its pods again.
 func (t *Table) SetNamespace(name string, labels Labels) {
 	t.tries.settled()
 	symbol := Intern(name)
-	if slices.Equal(t.namespaces[symbol], labels) {
+	was := t.namespaces[symbol]
+	if slices.Equal(was, labels) {
 		return
 	}
 	t.namespaces[symbol] = labels
 	if labels == nil {
 		delete(t.namespaces, symbol)
 	}
+	if t.sets.in[symbol] == nil {
+		return
+	}
 	for _, c := range t.counters.byKey {
-		if c.matcher.byNamespace() {
-			t.recount(c)
+		if !c.matcher.distinguishes(was, labels) {
+			continue
 		}
+		t.sets.begin(t.Rows())
+		t.sets.sum(c.matcher, symbol, was)
+		t.sets.end(&c.Tally, -1)
+		t.sets.begin(t.Rows())
+		t.sets.sum(c.matcher, symbol, labels)
+		t.sets.end(&c.Tally, 1)
 	}
 }
 

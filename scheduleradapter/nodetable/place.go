@@ -141,6 +141,7 @@ func (t *Table) count(p *Pod, row Row, n int64) {
 		t.usePort(port, row, int32(n))
 	}
 	t.useVolumes(p, row, int32(n))
+	t.tally(p, row, int32(n))
 	if len(t.counters.byKey) > 0 {
 		namespace := t.namespaces[p.Namespace]
 		t.counters.index.Candidates(p.Labels, func(c *Counter) {

@@ -45,6 +45,8 @@ type Pod struct {
 	// Refused is why no node may be selected for the pod, which exceeds a bound; empty:
 	// it does not. On a node, what is beyond the bound does not count.
 	Refused string
+
+	labelSet Symbol // see labelSetKey
 }
 
 // Bounds of a pod. Each extended resource, each spread constraint and each inter-pod
@@ -80,6 +82,7 @@ func NewPod(pod *v1.Pod) *Pod {
 	if pod.Status.StartTime != nil {
 		p.Started = pod.Status.StartTime.Time
 	}
+	p.labelSet = labelSetKey(pod.Namespace, p.Labels)
 	p.digestVolumes(pod)
 	p.digestNodes(pod)
 	p.digestSpread(pod)

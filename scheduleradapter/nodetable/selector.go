@@ -222,9 +222,11 @@ func AllOf(matchers []*Matcher) *Matcher {
 	return &all
 }
 
-// byNamespace reports whether the labels of namespaces matter.
-func (m *Matcher) byNamespace() bool {
-	return m.byLabels != nil || slices.ContainsFunc(m.others, (*Matcher).byNamespace)
+// distinguishes reports whether the matcher selects namespaces with the one labels and not
+// those with the other.
+func (m *Matcher) distinguishes(a, b Labels) bool {
+	return m.byLabels != nil && m.byLabels.Matches(a) != m.byLabels.Matches(b) ||
+		slices.ContainsFunc(m.others, func(other *Matcher) bool { return other.distinguishes(a, b) })
 }
 
 // Empty reports whether the selector has no requirements.
@@ -240,13 +242,17 @@ func (m *Matcher) Matches(p *Pod, namespace Labels) bool {
 
 // Selects is Matches including terminating pods.
 func (m *Matcher) Selects(p *Pod, namespace Labels) bool {
-	if !slices.Contains(m.namespaces, p.Namespace) && (m.byLabels == nil || !m.byLabels.Matches(namespace)) {
+	return m.selects(p.Namespace, p.Labels, namespace)
+}
+
+func (m *Matcher) selects(namespace Symbol, labels, namespaceLabels Labels) bool {
+	if !slices.Contains(m.namespaces, namespace) && (m.byLabels == nil || !m.byLabels.Matches(namespaceLabels)) {
 		return false
 	}
 	for _, other := range m.others {
-		if !other.Selects(p, namespace) {
+		if !other.selects(namespace, labels, namespaceLabels) {
 			return false
 		}
 	}
-	return m.selector.Matches(p.Labels)
+	return m.selector.Matches(labels)
 }

@@ -38,6 +38,7 @@ type Table struct {
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
 	users      map[Symbol]*Tally // by claim or disk
+	sets       labelSets
 	counters   counters
 	terms      [termKinds]termIndex
 	groups     groups
@@ -76,6 +77,7 @@ func New() *Table {
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		budgets: map[Symbol]*budgets{}, headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
+		sets:     labelSets{byKey: map[Symbol]*labelSet{}, in: map[Symbol]*namespaceSets{}},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
 	}

@@ -7,6 +7,7 @@ type tries struct {
 	serial  uint64
 	emptied []emptiedTerm
 	unused  []Symbol // extended resources
+	lone    []*labelSet
 }
 
 // try is the start of an open try.
@@ -83,6 +84,13 @@ func (t *Table) Undo() {
 		}
 	}
 	t.tries.unused = t.tries.unused[:0]
+	for _, s := range t.tries.lone {
+		if s.empty() && t.sets.byKey[s.key] == s {
+			t.sets.remove(s)
+		}
+	}
+	clear(t.tries.lone)
+	t.tries.lone = t.tries.lone[:0]
 }
 
 // restore puts a pod back at its index.
