@@ -48,7 +48,7 @@ func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), log: cfg.Log, stopping: make(chan struct{})}
 	var err error
-	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Log: cfg.Log}, a.resources(true), a.resources(false))
+	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {
 		return nil, err
 	}
@@ -56,8 +56,12 @@ func New(cfg Config) (*API, error) {
 		k.table = a.store.Table(k.resource)
 	}
 	a.models = openapi.New(a.schemas())
-	if err = a.makeSystem(); err == nil {
-		a.follower, err = a.store.Follow(a.takeManifest)
+	a.follower, err = a.store.Follow(a.takeManifest)
+	if err == nil {
+		err = a.makeSystem()
+	}
+	if err == nil {
+		err = a.follower.Read()
 	}
 	if err == nil {
 		err = a.resume()
@@ -71,11 +75,17 @@ func New(cfg Config) (*API, error) {
 // resources are the tables on disk, or those in memory.
 func (a *API) resources(onDisk bool) (names []string) {
 	for _, k := range a.kinds {
-		if (k.ttl == 0) == onDisk && k.wire == nil {
+		if (k.ttl == 0 || k.memory != "") == onDisk && k.wire == nil {
 			names = append(names, k.resource)
 		}
 	}
 	return names
+}
+
+// isVolatile says that an object is in memory, and others of its kind are on disk.
+func (a *API) isVolatile(resource string, key store.Key) bool {
+	k := a.kindOf(resource)
+	return k.memory != "" && k.memory == key.Namespace
 }
 
 // makeSystem creates the namespaces and priority classes that every cluster has.
@@ -148,7 +158,7 @@ func (a *API) expire(ctx context.Context) {
 // since when the others have not changed.
 func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.Time {
 	left := map[string]time.Time{}
-	objects, _ := k.table.List("")
+	objects, _ := k.table.List(k.memory)
 	for _, o := range objects {
 		since, known := seen[o.GetResourceVersion()]
 		if !known {

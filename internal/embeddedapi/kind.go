@@ -31,6 +31,7 @@ type kind struct {
 	orphans            bool          // a deletion that names no policy keeps the dependents
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
+	memory             string        // the namespace whose objects have the lifetime; the others are on disk
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
@@ -97,7 +98,8 @@ func newKinds() []*kind {
 		{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
 			admit: admitEvent, fields: regardingFields, columns: eventColumns,
 			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
-		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, ttl: time.Hour, columns: leaseColumns},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true,
+			ttl: time.Hour, memory: v1.NamespaceNodeLease, columns: leaseColumns},
 	}
 }
 

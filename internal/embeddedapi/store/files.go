@@ -111,13 +111,14 @@ func (s *Store) place(path string) (*Table, Key) {
 	if t == nil || !t.onDisk || !isManifest || strings.HasPrefix(name, ".") {
 		return nil, Key{}
 	}
-	switch len(parts) {
-	case 2:
-		return t, Key{Name: name}
-	case 3:
-		return t, Key{parts[1], name}
+	key := Key{Name: name}
+	if len(parts) == 3 {
+		key.Namespace = parts[1]
 	}
-	return nil, Key{}
+	if len(parts) < 2 || len(parts) > 3 || !t.isFile(key) {
+		return nil, Key{}
+	}
+	return t, key
 }
 
 // manifests are the paths of all manifests of a table.

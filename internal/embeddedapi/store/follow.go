@@ -27,26 +27,34 @@ type Manifest struct {
 
 // Follower follows the changes of other processes in a store's directory.
 type Follower struct {
-	store    *Store
-	watcher  *fsnotify.Watcher
-	admit    func(Manifest) error
-	touched  map[string]time.Time   // paths, by when they were last written to
-	reported map[string]os.FileInfo // bad files, as they were when they were reported
+	store   *Store
+	watcher *fsnotify.Watcher
+	admit   func(Manifest) error
+	touched map[string]time.Time // paths, by when they were last written to
+	edits   edits
 }
 
-// Follow passes on the manifests that other processes wrote while the store was closed;
-// Run continues with their later changes. A refused manifest is logged once and not
-// changed.
+// Follow makes a follower. From then on a change of an object whose manifest another process
+// has written waits until that manifest is admitted or refused. Read reads what was written
+// while the store was closed, Run follows later changes. A refused manifest is logged once, and
+// set aside by the next write of its object.
 func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
 	watcher, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch %s: %w", s.cfg.Data, err)
 	}
-	f := &Follower{s, watcher, admit, map[string]time.Time{}, map[string]os.FileInfo{}}
+	s.follower = &Follower{store: s, watcher: watcher, admit: admit, touched: map[string]time.Time{}}
+	s.follower.edits = edits{taking: map[string]bool{}, refused: map[string]os.FileInfo{}}
+	return s.follower, nil
+}
+
+// Read passes on the manifests that other processes wrote, and watches all directories. Without Run
+// the caller closes the follower.
+func (f *Follower) Read() error {
 	if err := f.rescan(); err != nil {
-		return nil, errors.Join(fmt.Errorf("watch %s: %w", s.cfg.Data, err), watcher.Close())
+		return errors.Join(fmt.Errorf("watch %s: %w", f.store.cfg.Data, err), f.watcher.Close())
 	}
-	return f, nil
+	return nil
 }
 
 // Run passes on changes until ctx ends. It runs once.
@@ -131,50 +139,8 @@ func (f *Follower) settled(now time.Time) {
 	paths = slices.DeleteFunc(paths, func(path string) bool { t, _ := f.store.place(path); return t == nil })
 	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
 	for _, path := range paths {
-		f.look(path)
+		f.take(path)
 	}
-}
-
-// look passes on a manifest that differs from what the store wrote.
-func (f *Follower) look(path string) {
-	s := f.store
-	t, key := s.place(path)
-	if t.wrote(path, key) {
-		delete(f.reported, path)
-		return
-	}
-	m := Manifest{Resource: t.name, Key: key}
-	text, info, err := read(path)
-	gone := errors.Is(err, fs.ErrNotExist)
-	if seen := f.reported[path]; seen != nil && info != nil && same(seen, info) {
-		return
-	}
-	if err == nil {
-		m.Object, err = s.cfg.Decode(t.name, key, text)
-	}
-	if err == nil || gone {
-		err = f.admit(m)
-	}
-	delete(f.reported, path)
-	if err == nil {
-		return
-	}
-	f.reported[path] = info
-	s.cfg.Log.Error("manifest not taken", "file", path, "error", err)
-}
-
-// wrote says whether the table wrote the file at a path.
-func (t *Table) wrote(path string, key Key) bool {
-	t.writing.Lock()
-	defer t.writing.Unlock()
-	t.mu.RLock()
-	e := t.objects[key]
-	t.mu.RUnlock()
-	info, err := os.Lstat(path)
-	if err != nil {
-		return e.object == nil
-	}
-	return e.file != nil && same(e.file, info)
 }
 
 func same(a, b os.FileInfo) bool {

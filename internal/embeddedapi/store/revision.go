@@ -4,11 +4,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
+	"time"
 )
 
 // block is how many revisions are reserved at once.
@@ -24,7 +26,7 @@ type revisions struct {
 }
 
 // reserve reserves a block after all earlier ones.
-func reserve(data string, highest uint64) (*revisions, error) {
+func reserve(data string, highest uint64, log *slog.Logger) (*revisions, error) {
 	r := &revisions{data: data, last: highest}
 	text, err := os.ReadFile(filepath.Join(data, revisionFile))
 	switch {
@@ -34,7 +36,8 @@ func reserve(data string, highest uint64) (*revisions, error) {
 	default:
 		reserved, err := strconv.ParseUint(strings.TrimSpace(string(text)), 10, 64)
 		if err != nil {
-			return nil, fmt.Errorf("%s: expected a number: %w", filepath.Join(data, revisionFile), err)
+			log.Error("the file of reserved revisions is torn; the next revision is the time in microseconds", "file", filepath.Join(data, revisionFile), "error", err)
+			reserved = uint64(time.Now().UnixMicro()) // more than there were changes
 		}
 		r.last = max(highest, reserved)
 	}

@@ -42,7 +42,9 @@ type Config struct {
 	// Decode decodes a manifest in a table's directory. It sets the key where the
 	// manifest leaves it out.
 	Decode func(resource string, key Key, manifest []byte) (Object, error)
-	Log    *slog.Logger
+	// Volatile says that an object of a table on disk is kept in memory only.
+	Volatile func(resource string, key Key) bool
+	Log      *slog.Logger
 }
 
 // Store is a set of tables that share one sequence of revisions.
@@ -52,6 +54,7 @@ type Store struct {
 	revision *revisions
 	onDisk   []string // in the order in which manifests are admitted
 	tables   map[string]*Table
+	follower *Follower // nil before Follow
 }
 
 // Open reads the manifests of the tables named by onDisk and makes empty tables for
@@ -82,7 +85,7 @@ func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 	for _, name := range inMemory {
 		s.tables[name] = newTable(s, name, false)
 	}
-	if s.revision, err = reserve(cfg.Data, highest); err != nil {
+	if s.revision, err = reserve(cfg.Data, highest, cfg.Log); err != nil {
 		return nil, err
 	}
 	for _, t := range s.tables {

@@ -147,6 +147,7 @@ func TestManifestInANewDirectoryIsReadOnceItsWriterIsDone(t *testing.T) {
 		return nil
 	})
 	require.NoError(t, err)
+	require.NoError(t, f.Read())
 	defer f.watcher.Close()
 	team := filepath.Join(dir, "nodes", "team")
 	require.NoError(t, os.MkdirAll(team, 0o755))

@@ -30,6 +30,11 @@ type entry struct {
 	file   os.FileInfo // the manifest as it was written; nil in memory
 }
 
+// isFile says that an object has a manifest.
+func (t *Table) isFile(key Key) bool {
+	return t.onDisk && (t.store.cfg.Volatile == nil || !t.store.cfg.Volatile(t.name, key))
+}
+
 func newTable(s *Store, name string, onDisk bool) *Table {
 	return &Table{store: s, name: name, onDisk: onDisk, objects: map[Key]entry{}, history: newHistory()}
 }
@@ -74,9 +79,12 @@ func (t *Table) Revision() uint64 {
 // Put stores an object in place of old, nil for a new one, and sets its resource
 // version. The error is ErrChanged where old is not the stored one.
 func (t *Table) Put(old, object Object) error {
+	key := KeyOf(object)
+	if err := t.takeEdit(key); err != nil {
+		return err
+	}
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	key := KeyOf(object)
 	if t.Get(key) != old {
 		return ErrChanged
 	}
@@ -86,7 +94,7 @@ func (t *Table) Put(old, object Object) error {
 	}
 	object.SetResourceVersion(strconv.FormatUint(revision, 10))
 	e := entry{object: object}
-	if t.onDisk {
+	if t.isFile(key) {
 		if e.file, err = t.write(key, object); err != nil {
 			return fmt.Errorf("write the manifest of %s %s: %w", t.name, key, err)
 		}
@@ -102,9 +110,12 @@ func (t *Table) Put(old, object Object) error {
 // Remove removes old and returns its last state, with the resource version of its
 // removal. The error is ErrChanged where old is not the stored one.
 func (t *Table) Remove(old Object) (Object, error) {
+	key := KeyOf(old)
+	if err := t.takeEdit(key); err != nil {
+		return nil, err
+	}
 	t.writing.Lock()
 	defer t.writing.Unlock()
-	key := KeyOf(old)
 	if t.Get(key) != old {
 		return nil, ErrChanged
 	}
@@ -112,7 +123,7 @@ func (t *Table) Remove(old Object) (Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if t.onDisk {
+	if t.isFile(key) {
 		if err := t.unlink(key); err != nil {
 			return nil, fmt.Errorf("remove the manifest of %s %s: %w", t.name, key, err)
 		}
