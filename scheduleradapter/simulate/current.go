@@ -41,7 +41,12 @@ func (s *Simulation) Current(attempted *nodetable.Pod) *Objects {
 	for _, e := range s.Queue.Entries() {
 		pending(e.Pod)
 	}
-	o.DisruptionBudgets = s.budgets()
+	o.DisruptionBudgets = nil
+	for _, budget := range s.objects.DisruptionBudgets {
+		counted := *budget
+		counted.Status.DisruptionsAllowed = s.disruptionsAllowed(budget)
+		o.DisruptionBudgets = append(o.DisruptionBudgets, &counted)
+	}
 	o.Volumes, o.Claims = s.stores.Volumes.Reported()
 	o.ResourceClaims = s.stores.Devices.Reported()
 	sortByKey(o.Volumes)
