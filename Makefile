@@ -270,6 +270,10 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup driver; EVICTD_BOMBS, EVICTD_RUNS, EVICTD_ROUNDS
 	@EVICTD_VM=1 EVICTD_CAMPAIGN=1 go test -v -count=1 -timeout 0 -run '^TestCampaign' ./test/vm
 
+.PHONY: vm-cluster
+vm-cluster: deb cluster ## evictd beside real kubelets with the cgroup driver systemd, a whole cluster in that machine
+	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestCluster$$' ./test/vm
+
 .PHONY: bench-vm
 bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestComparison$$' ./test/vm | grep -e '^|' -e FAIL

@@ -31,7 +31,7 @@ func traces(dir string, more []func(dir string) []Trace) (found []Trace) {
 		found = append(found, find(dir)...)
 	}
 	mounts := mountTable()
-	return slices.Concat(found, cgroups(CgroupOf(dir), mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
+	return slices.Concat(found, cgroups(CgroupOf(dir), mounts), cgroups(SliceOf(dir), mounts), mountsBelow(dir, mounts), loopDevices(dir, mounts))
 }
 
 // Sweep removes all traces of a directory, whatever state they are in.
@@ -172,6 +172,9 @@ func mountsBelow(dir string, table []proc.Mount) (found []Trace) {
 func CgroupOf(dir string) string {
 	return "/" + strings.ReplaceAll(dir[strings.LastIndex(dir, "/"+dirName)+1:], "/", "-")
 }
+
+// SliceOf is CgroupOf as a kubelet with the cgroup driver systemd names it, a slice at the top.
+func SliceOf(dir string) string { return strings.ReplaceAll(CgroupOf(dir), "-", "_") + ".slice" }
 
 // cgroups finds a cgroup, and those whose names continue with a dash.
 func cgroups(group string, table []proc.Mount) (found []Trace) {

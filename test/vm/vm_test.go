@@ -38,6 +38,9 @@ type boot struct {
 	kept   bool   // it continues with the disk of the boot before
 	memory int    // MiB; 0 is 1024
 	limit  time.Duration
+	setup  string   // commands of the shell before the suites
+	files  []string // of the source tree that the suites read
+	build  []string // packages of programs, which go to bin beside cmd
 	suites []suite
 }
 
@@ -113,6 +116,13 @@ func TestComparison(t *testing.T) {
 // memory.high, or is what its passes cost.
 func TestNotices(t *testing.T) {
 	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", limit: 80 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestCostOf"}}})
+}
+
+// TestCluster runs scenarios of test/containerd/cluster on cgroup v2 with the driver systemd.
+func TestCluster(t *testing.T) {
+	m := newMachine(t, "make vm-cluster")
+	harness.Need(t, "qemu-system-x86_64", "qemu-system-x86")
+	m.boot(t, clusters)
 }
 
 func newMachine(t *testing.T, target string) *machine {
@@ -199,6 +209,22 @@ func (m *machine) boot(t *testing.T, b boot) {
 	}
 }
 
+// clusters is the boot of TestCluster: a cluster of test/containerd/cluster whose kubelets have
+// the driver systemd. The kubelets need an address that is not of loopback.
+var clusters = boot{
+	name: "v2 cluster", memory: 4096, limit: 60 * time.Minute,
+	setup: `printf '[Match]\nName=lo\n[Network]\nAddress=192.0.2.1/32\n' >/etc/systemd/network/lo.network
+systemctl start systemd-networkd
+echo '192.0.2.1 n1 n2' >>/etc/hosts
+`,
+	files:  []string{"go.mod", "docs/rbac", "docs/token.yaml", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin"},
+	build:  []string{"test/containerd/cmd/workload"},
+	suites: []suite{{pkg: "test/containerd/cluster", run: evictions, env: systemd}},
+}
+
+// evictions are scenarios of test/containerd/cluster.
+const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server)$"
+
 // payload makes a disk with the package, the tests and what starts them.
 func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	t.Helper()
@@ -215,9 +241,23 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	if !b.kept {
 		script.WriteString("dpkg --install --force-unsafe-io /payload/evictd.deb >/run/install 2>&1 || cat /run/install\n")
 	}
+	script.WriteString(b.setup)
+	for _, file := range b.files {
+		at := filepath.Join(dir, file)
+		if err := os.MkdirAll(filepath.Dir(at), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		run(t, "cp", "-r", filepath.Join("../..", file), at)
+	}
+	for _, pkg := range b.build {
+		build(t, pkg, filepath.Join(dir, pkg, "../../bin", filepath.Base(pkg)), "build")
+	}
 	for _, s := range b.suites {
 		if at := filepath.Join(dir, s.pkg); !isDir(at) {
-			build(t, s.pkg, at)
+			build(t, s.pkg, filepath.Join(at, "test"), "test", "-c")
+			if data := filepath.Join("../..", s.pkg, "testdata"); isDir(data) {
+				run(t, "cp", "-r", data, at)
+			}
 		}
 		fmt.Fprintf(&script, "cd /payload/%[1]s && env %[3]s ./test -test.v -test.parallel=1 -test.timeout=%[4]v -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n",
 			s.pkg, s.run, s.env, cmp.Or(b.limit, limit)-2*time.Minute)
@@ -228,20 +268,17 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "500M")
+	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "1200M")
 	return disk
 }
 
-// build makes the test program of a package, and what it reads beside it.
-func build(t *testing.T, pkg, dir string) {
+// build makes a program of a package by a command of go.
+func build(t *testing.T, pkg, at string, command ...string) {
 	t.Helper()
-	c := exec.CommandContext(t.Context(), "go", "test", "-c", "-trimpath", "-ldflags=-s -w", "-o", filepath.Join(dir, "test"), "./"+pkg)
-	c.Dir, c.Env = "../..", append(os.Environ(), "CGO_ENABLED=0")
+	c := exec.CommandContext(t.Context(), "go", append(command, "-trimpath", "-ldflags=-s -w", "-o", at, ".")...)
+	c.Dir, c.Env = filepath.Join("../..", pkg), append(os.Environ(), "CGO_ENABLED=0")
 	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build the tests of %s: %v\n%s", pkg, err, out)
-	}
-	if data := filepath.Join("../..", pkg, "testdata"); isDir(data) {
-		run(t, "cp", "-r", data, dir)
+		t.Fatalf("build %s: %v\n%s", pkg, err, out)
 	}
 }
 

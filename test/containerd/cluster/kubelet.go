@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"maps"
 	"net"
@@ -9,9 +10,11 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strconv"
+	"strings"
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -85,8 +88,8 @@ func (n *Node) configureKubelet(c *Cluster, fields map[string]any) {
 	c.must(os.WriteFile(filepath.Join(n.Dir(), "kubelet.yaml"), text, 0o644))
 }
 
-// makeGroup makes the node's cgroup in the hierarchies that the kubelet needs and evictd
-// does not.
+// makeGroup makes the node's cgroup in the hierarchies and with the controllers that the
+// kubelet needs and evictd does not.
 func (n *Node) makeGroup(c *Cluster) {
 	c.T.Helper()
 	for _, top := range harness.CgroupsAt("/") {
@@ -95,6 +98,11 @@ func (n *Node) makeGroup(c *Cluster) {
 		for _, file := range []string{"cpuset.cpus", "cpuset.mems"} {
 			if all, err := os.ReadFile(filepath.Join(top, file)); err == nil && len(bytes.TrimSpace(all)) > 0 {
 				c.must(os.WriteFile(filepath.Join(group, file), all, 0o644))
+			}
+		}
+		if all, err := os.ReadFile(filepath.Join(top, "cgroup.controllers")); err == nil { // v2
+			for controller := range strings.FieldsSeq(string(all)) {
+				c.must(os.WriteFile(filepath.Join(top, "cgroup.subtree_control"), []byte("+"+controller), 0o644))
 			}
 		}
 	}
@@ -112,8 +120,8 @@ func (n *Node) kubeletConfiguration(c *Cluster) map[string]any {
 		"address": "127.0.0.1", "port": freePort(c), "healthzPort": 0,
 		"authentication":              map[string]any{"anonymous": map[string]any{"enabled": false}, "webhook": map[string]any{"enabled": false}},
 		"authorization":               map[string]any{"mode": "AlwaysAllow"},
-		"cgroupDriver":                "cgroupfs",
-		"cgroupRoot":                  n.Group,
+		"cgroupDriver":                cmp.Or(harness.Driver, sandbox.Cgroupfs),
+		"cgroupRoot":                  n.KubeletRoot(),
 		"containerRuntimeEndpoint":    n.Endpoint(),
 		"evictionHard":                map[string]string{"memory.available": "20Mi", "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
 		"failCgroupV1":                false,

@@ -18,7 +18,7 @@ type Evictd struct{ *harness.Evictd }
 func (n *Node) Evictd(more ...string) *Evictd {
 	n.t.Helper()
 	arguments := sandbox.Run(n.dir, append([]string{
-		sandbox.Mode("native"), sandbox.CgroupRoot(n.Group), sandbox.CRIEndpoint("unix:" + n.socket()),
+		sandbox.Mode("native"), sandbox.CgroupRoot(n.Group), sandbox.PodsCgroup(n.PodsGroup()), sandbox.CRIEndpoint("unix:" + n.socket()),
 		sandbox.StateDir(filepath.Join(n.dir, "evictd")), sandbox.EvictionHard("memory.available<1Mi"),
 	}, more...)...)
 	return &Evictd{&harness.Evictd{Process: harness.Serve(n.t, sandbox.Socket(n.dir), exec.Command(harness.Program(n.t, "evictd"), arguments...))}}

@@ -21,6 +21,7 @@ import (
 	"os"
 	"path/filepath"
 	goruntime "runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -32,6 +33,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/cgroup/cgrouptest"
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -70,8 +72,8 @@ type Node struct {
 	// Runtime and Images are clients of its CRI, see Call.
 	Runtime runtime.RuntimeServiceClient
 	Images  runtime.ImageServiceClient
-	// Group is the cgroup of the node, as package cgroup names it. The pods are
-	// in its child kubepods.
+	// Group is the cgroup of the node, as package cgroup names it. The pods are in its
+	// child PodsGroup, by harness.Driver.
 	Group string
 
 	t       testing.TB
@@ -109,8 +111,9 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	if o.Memory == 0 {
 		o.Memory = defaultMemory
 	}
-	n := &Node{Options: o, Group: harness.CgroupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups, daemon: &daemon{programs: programs}}
-	if err := cgroups.Create(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
+	n := &Node{Options: o, Group: groupOf(dir), t: t, version: v, dir: dir, cgroups: cgroups, daemon: &daemon{programs: programs}}
+	all := sandbox.Node{Cgroups: cgroups, Driver: harness.Driver, Group: "/"}
+	if err := all.Make(n.Group, cgroup.Limits{Memory: stats.Known(o.Memory), PIDs: stats.Known(maxPIDs)}); err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
 	require.NoError(t, os.Mkdir(n.networks(), 0o755))
@@ -122,6 +125,24 @@ func Start(t testing.TB, v Version, o Options) *Node {
 	t.Cleanup(n.stop)
 	n.Import(pause, Image{Name: Workload})
 	return n
+}
+
+func groupOf(dir string) string {
+	if harness.Driver == sandbox.Systemd {
+		return harness.SliceOf(dir)
+	}
+	return harness.CgroupOf(dir)
+}
+
+// KubeletRoot is Group as the cgroupRoot of a KubeletConfiguration.
+func (n *Node) KubeletRoot() string { return harness.CgroupOf(n.dir) }
+
+// PodsGroup is the name of the cgroup of the pods below Group.
+func (n *Node) PodsGroup() string {
+	if harness.Driver == sandbox.Systemd {
+		return strings.TrimSuffix(n.Group[1:], ".slice") + "-kubepods.slice"
+	}
+	return "kubepods"
 }
 
 // Cgroup opens Group.
@@ -183,7 +204,8 @@ disabled_plugins = ["io.containerd.nri.v1.nri"]
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         BinaryName = %q
         Root = %q
-`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), snapshotterID(n.Snapshotter), n.Snapshots, goruntime.GOARCH, n.Snapshotter, pause.Name, n.networks(), n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"))
+        SystemdCgroup = %t
+`, n.Root, filepath.Join(n.dir, "state"), n.socket(), filepath.Join(n.dir, "opt"), snapshotterID(n.Snapshotter), n.Snapshots, goruntime.GOARCH, n.Snapshotter, pause.Name, n.networks(), n.Snapshotter, p.runc, filepath.Join(n.dir, "runc"), harness.Driver == sandbox.Systemd)
 }
 
 func (n *Node) connect() {

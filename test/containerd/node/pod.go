@@ -17,6 +17,7 @@ import (
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -86,13 +87,21 @@ func (n *Node) Attach(m *v1.Pod, prefix string) *Pod {
 	p := &Pod{Pod: m, n: n, prefix: prefix, Group: n.podGroup(m)}
 	for _, c := range slices.Concat(m.Status.ContainerStatuses, m.Status.InitContainerStatuses) {
 		_, id, _ := strings.Cut(c.ContainerID, "://")
-		p.Containers = append(p.Containers, &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, id), pod: p})
+		p.Containers = append(p.Containers, &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, containerGroup(id)), pod: p})
 	}
 	return p
 }
 
+// containerGroup is the name of the cgroup that containerd gives a container.
+func containerGroup(id string) string {
+	if harness.Driver == sandbox.Systemd {
+		return "cri-containerd-" + id + ".scope"
+	}
+	return id
+}
+
 func (n *Node) podGroup(m *v1.Pod) string {
-	return cgroup.PodsAt(filepath.Join(n.Group, "kubepods")).Pod(string(m.UID), podspec.QOSClass(m))
+	return cgroup.PodsAt(filepath.Join(n.Group, n.PodsGroup())).Pod(string(m.UID), podspec.QOSClass(m))
 }
 
 // Runs says whether a process of a pod that a kubelet runs in the node runs, its sandbox
@@ -113,7 +122,7 @@ func (p *Pod) Start(c *v1.Container, attempt int) *Container {
 		PodSandboxId: p.Sandbox, Config: config, SandboxConfig: p.sandboxConfig(),
 	}).ContainerId
 	Call(p.n, p.n.Runtime.StartContainer, &runtime.StartContainerRequest{ContainerId: id})
-	started := &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, id), pod: p}
+	started := &Container{ID: id, Name: c.Name, Group: filepath.Join(p.Group, containerGroup(id)), pod: p}
 	p.Containers = append(p.Containers, started)
 	return started
 }
