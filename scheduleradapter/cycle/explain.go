@@ -239,11 +239,8 @@ func (n *Near) lacks() (most float64) {
 
 func shortfalls(c *framework.Cycle, row nodetable.Row) (all []Shortfall) {
 	t, r := c.Table, &c.Pod.Requests
-	short := func(name string, column *nodetable.Column, request, scale int64, format resource.Format) {
-		var free int64
-		if column != nil {
-			free = column.Allocatable[row] - column.Requested[row]
-		}
+	short := func(name string, column nodetable.Amounts, request, scale int64, format resource.Format) {
+		free := column.Free(row)
 		if request <= 0 || request <= free {
 			return
 		}

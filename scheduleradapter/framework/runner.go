@@ -54,7 +54,7 @@ type named[T any] struct {
 // New makes the runner of a profile. The error joins the plugins that do not
 // implement a point of the plan.
 func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
-	r := &Runner{profile: profile, hints: map[string][]EventHint{}}
+	r := &Runner{profile: profile, hints: map[string][]EventHint{Bounds: boundsHints}}
 	for _, option := range options {
 		option(r)
 	}

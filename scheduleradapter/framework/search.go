@@ -15,6 +15,17 @@ import (
 // rejected.
 const Bounds = "Bounds"
 
+// boundsHints are: the share of the pod's namespace shrinks with the deletion of a pod.
+var boundsHints = []EventHint{{
+	Event: Event{Resource: AssignedPod, Action: Delete},
+	Hint: func(o *Occurrence, pod *nodetable.Pod) (Hint, error) {
+		if o.OldPod == nil || o.OldPod.Namespace != pod.Namespace || pod.Refused != "" {
+			return QueueSkip, nil
+		}
+		return Queue, nil
+	},
+}}
+
 // Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
@@ -42,8 +53,8 @@ func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nom
 		r.hooks.Begin(c)
 	}
 	begin := c.Timing.Begin()
-	if pod.Refused != "" {
-		c.preFilterStatus = Status{Code: UnschedulableAndUnresolvable, Plugin: Bounds, Reason: pod.Refused}
+	if why := table.Refuses(pod); why != "" {
+		c.preFilterStatus = Status{Code: UnschedulableAndUnresolvable, Plugin: Bounds, Reason: why}
 	} else {
 		c.preFilterStatus = r.preFilter(c)
 	}

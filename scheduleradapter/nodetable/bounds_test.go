@@ -2,6 +2,8 @@ package nodetable
 
 import (
 	"fmt"
+	"runtime"
+	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -90,5 +92,89 @@ func TestATopologyThatIsUsedSurvivesTheSweep(t *testing.T) {
 		if table.topologies[term.Topology] == nil {
 			t.Errorf("the topology %s of a placed pod was dropped", term.Topology.Value())
 		}
+	}
+}
+
+// TestAHostilePodTakesLittleMemoryOnManyNodes: what no other row has takes no memory for the
+// other rows.
+func TestAHostilePodTakesLittleMemoryOnManyNodes(t *testing.T) {
+	const nodes, pods, most = 5_000, 20, 300 << 10
+	table := New()
+	for i := range nodes {
+		table.SetNode(node(fmt.Sprint("n", i), map[string]string{v1.LabelHostname: fmt.Sprint("n", i)}))
+	}
+	digests := make([]*Pod, pods)
+	for i := range digests {
+		digests[i] = NewPod(hostile(fmt.Sprint("p", i), MaxTerms))
+	}
+	before := heap()
+	for i, p := range digests {
+		table.Place(p, Row(i*200))
+	}
+	each := (heap() - before) / pods
+	t.Logf("%d bytes for each pod", each)
+	if each > most {
+		t.Errorf("each pod takes %d bytes, want at most %d", each, most)
+	}
+	runtime.KeepAlive(table)
+	runtime.KeepAlive(digests)
+}
+
+// heap is the number of bytes of all reachable objects.
+func heap() int64 {
+	runtime.GC()
+	runtime.GC()
+	var s runtime.MemStats
+	runtime.ReadMemStats(&s)
+	return int64(s.HeapAlloc)
+}
+
+// TestANamespaceHasAShare: pods that bring what exceeds the share of their namespace are
+// refused, until others have left; pods of other namespaces are not.
+// rule: S8.37
+func TestANamespaceHasAShare(t *testing.T) {
+	table := New()
+	table.SetNode(node("a", nil))
+	var placed []*Pod
+	for i := 0; ; i++ {
+		p := NewPod(hostile(fmt.Sprint("p", i), MaxSpread)) // 32 resources and 32 terms
+		if why := table.Refuses(p); why != "" {
+			if want := "pods of namespace  have 9984 distinct extended resources and inter-pod affinity terms, the pod has 64 further ones, evictd-scheduler accepts 10000"; why != want {
+				t.Errorf("refused by %q, want %q", why, want)
+			}
+			break
+		}
+		table.Place(p, 0)
+		placed = append(placed, p)
+	}
+	if n := table.shares[Intern("")]; n != 9_984 || len(placed) != 156 {
+		t.Errorf("%d pods have %d", len(placed), n)
+	}
+	late, same := hostile("late", MaxSpread), hostile("p0", MaxSpread)
+	if same.UID = "same"; table.Refuses(NewPod(same)) != "" {
+		t.Error("a pod that brings nothing further is refused")
+	}
+	late.Namespace = "other"
+	if why := table.Refuses(NewPod(late)); why != "" {
+		t.Errorf("a pod of another namespace is refused: %s", why)
+	}
+	late.Namespace = ""
+	table.Try()
+	table.Displace(placed[0].UID)
+	table.Undo()
+	if why := table.Refuses(NewPod(late)); !strings.Contains(why, "10000") {
+		t.Errorf("after a try the pod is refused by %q", why)
+	}
+	for _, p := range placed[:2] {
+		table.Displace(p.UID)
+	}
+	if why := table.Refuses(NewPod(late)); why != "" {
+		t.Errorf("refused after others have left: %s", why)
+	}
+	for _, p := range placed {
+		table.Displace(p.UID)
+	}
+	if len(table.shares) > 0 {
+		t.Errorf("shares of no pods: %v", table.shares)
 	}
 }

@@ -9,33 +9,33 @@ type Column struct {
 
 	// floor is a lower bound of the free amount of the rows of each word.
 	floor []int64
-	// users is the number of nodes and pods that have an extended resource.
-	users int
 }
 
 // Lacking are the rows of a word that have less free than the request, and of these
-// the rows whose allocatable amount is less. A nil column has nothing.
+// the rows whose allocatable amount is less.
 func (c *Column) Lacking(request int64, word int) (lacking, never uint64) {
-	if c == nil {
-		return math.MaxUint64, math.MaxUint64
-	}
 	if request <= c.floor[word] {
 		return 0, 0
 	}
-	allocatable, requested := c.Allocatable[word<<6:][:64], c.Requested[word<<6:][:64]
-	least := int64(math.MaxInt64)
+	lacking, never, c.floor[word] = lack(c.Allocatable[word<<6:][:64], c.Requested[word<<6:][:64], request)
+	return lacking, never
+}
+
+// lack is Lacking of 64 rows, with the least free amount.
+func lack(allocatable, requested []int64, request int64) (lacking, never uint64, least int64) {
+	allocatable, requested = allocatable[:64], requested[:64]
+	least = math.MaxInt64
 	for i := range allocatable {
 		free := allocatable[i] - requested[i]
 		least = min(least, free)
 		lacking |= below(free, request) << i
 	}
-	c.floor[word] = least
 	if lacking != 0 {
 		for i := range allocatable {
 			never |= below(allocatable[i], request) << i
 		}
 	}
-	return lacking, never
+	return lacking, never, least
 }
 
 // below is 1 or 0, compiled without a branch.
@@ -49,6 +49,9 @@ func below(a, b int64) uint64 {
 
 // Free is the free amount of a row; it may be negative.
 func (c *Column) Free(row Row) int64 { return c.Allocatable[row] - c.Requested[row] }
+
+// AllocatableOn is the allocatable amount of a row.
+func (c *Column) AllocatableOn(row Row) int64 { return c.Allocatable[row] }
 
 func (c *Column) request(row Row, n int64) {
 	c.Requested[row] += n

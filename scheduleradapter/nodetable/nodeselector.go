@@ -83,6 +83,17 @@ func (s *NodeSelector) text() string {
 	return canonical(s.all) + strconv.FormatBool(s.limited) + strings.Join(slices.Compact(texts), "|")
 }
 
+// handle is a label that all matching nodes have, for an Index.
+func (s *NodeSelector) handle() (label Label, found bool) {
+	if s == nil {
+		return Label{}, false
+	}
+	if label, found = handle(s.all); !found && len(s.terms) == 1 {
+		label, found = handle(s.terms[0].labels)
+	}
+	return label, found
+}
+
 // Matches matches a node that is not in the table, for queueing hints. Select is
 // for rows.
 func (s *NodeSelector) Matches(n *Node) bool {

@@ -135,7 +135,7 @@ func (t *Table) count(p *Pod, row Row, n int64) {
 	t.NonZeroCPU[row] += n * r.NonZeroCPU
 	t.NonZeroMemory[row] += n * r.NonZeroMemory
 	for _, a := range r.Extended {
-		t.use(a.Name, int(n)).request(row, n*a.Value)
+		t.use(a.Name, int(n), p.Namespace).request(row, n*a.Value)
 	}
 	for _, port := range p.Ports {
 		t.usePort(port, row, int32(n))

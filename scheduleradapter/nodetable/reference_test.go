@@ -160,9 +160,9 @@ func equal[T any](t *testing.T, what string, got, want T) {
 }
 
 // checkLacking tests amounts around the free and the allocatable one.
-func checkLacking(t *testing.T, c *Column, row Row) {
+func checkLacking(t *testing.T, c Amounts, allocatable, requested int64, row Row) {
 	t.Helper()
-	allocatable, free := c.Allocatable[row], c.Allocatable[row]-c.Requested[row]
+	free := allocatable - requested
 	for _, request := range []int64{1, free, free + 1, allocatable, allocatable + 1} {
 		lacking, never := c.Lacking(request, int(row>>6))
 		bit := uint64(1) << (row & 63)
@@ -197,16 +197,15 @@ func (w *reference) checkColumns(t *testing.T, table *Table) {
 		equal(t, name+" requested", []int64{table.CPU.Requested[row], table.Memory.Requested[row], table.Ephemeral.Requested[row], table.Pods.Requested[row]},
 			[]int64{requested.Cpu().MilliValue(), sum(pods, v1.ResourceMemory), sum(pods, v1.ResourceEphemeralStorage), int64(len(pods))})
 		for _, c := range []*Column{&table.CPU, &table.Memory, &table.Ephemeral, &table.Pods} {
-			checkLacking(t, c, row)
+			checkLacking(t, c, c.Allocatable[row], c.Requested[row], row)
 		}
 		equal(t, name+" non-zero cpu", table.NonZeroCPU[row], nonZero.Cpu().MilliValue())
 		for _, resource := range extendedNames {
 			quantity := a[resource]
-			got := [2]int64{}
-			if c := table.Extended(Intern(string(resource))); c != nil {
-				got = [2]int64{c.Allocatable[row], c.Requested[row]}
-			}
-			equal(t, name+" "+string(resource), got, [2]int64{quantity.Value(), sum(pods, resource)})
+			c := table.Extended(Intern(string(resource)))
+			allocatable, requested := c.On(row)
+			equal(t, name+" "+string(resource), [2]int64{allocatable, requested}, [2]int64{quantity.Value(), sum(pods, resource)})
+			checkLacking(t, c, allocatable, requested, row)
 		}
 		var uids, want []types.UID
 		for _, p := range table.PodsOn(row) {

@@ -15,7 +15,8 @@ type Table struct {
 	NonZeroCPU, NonZeroMemory []int64
 	Versions                  Versions
 
-	extended map[Symbol]*Column
+	extended map[Symbol]*SparseColumn
+	shares   map[Symbol]int // by namespace, see Refuses
 
 	nodes         []*Node // by row; nil: no node
 	rowOf         map[Symbol]Row
@@ -29,6 +30,8 @@ type Table struct {
 	order         []Row // empty: invalid
 	topologies    map[Symbol]*Topology
 	topologyLimit int                        // see sweepTopologies
+	nowhere       []int32                    // NoDomain for each row
+	unlabelled    Bits                       // no row
 	selected      *Recent[Symbol, selection] // by node selector
 	tainted       *Recent[Symbol, selection] // by tolerations
 
@@ -73,7 +76,7 @@ const keptSelections = 512
 
 func New() *Table {
 	t := &Table{
-		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
+		extended: map[Symbol]*SparseColumn{}, shares: map[Symbol]int{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
 		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		budgets: map[Symbol]*budgets{}, headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
@@ -112,7 +115,7 @@ func (t *Table) Unschedulable() Bits { return t.unschedulable }
 
 // Extended is the column of an extended resource; nil: no node has it and no placed
 // pod has requested it.
-func (t *Table) Extended(name Symbol) *Column { return t.extended[name] }
+func (t *Table) Extended(name Symbol) *SparseColumn { return t.extended[name] }
 
 // Taints yields the distinct taints with their nodes, in no order.
 func (t *Table) Taints(yield func(Taint, []Row) bool) {
@@ -217,11 +220,11 @@ func (t *Table) setAllocatable(row Row, was, is *Node) {
 	t.Ephemeral.allow(row, is.Ephemeral)
 	t.Pods.allow(row, is.Pods)
 	for _, a := range is.Extended {
-		t.use(a.Name, 1)
+		t.use(a.Name, 1, Symbol{})
 	}
 	for _, a := range was.Extended {
 		t.extended[a.Name].allow(row, 0)
-		t.use(a.Name, -1)
+		t.use(a.Name, -1, Symbol{})
 	}
 	for _, a := range is.Extended {
 		t.extended[a.Name].allow(row, a.Value)
@@ -230,21 +233,27 @@ func (t *Table) setAllocatable(row Row, was, is *Node) {
 
 // use finds or makes the column of an extended resource and counts a node or pod that
 // uses it, n times. A column without users is dropped; inside a try it is kept for Undo.
-func (t *Table) use(name Symbol, n int) *Column {
+// owner is the namespace of the pod; zero: a node uses it.
+func (t *Table) use(name Symbol, n int, owner Symbol) *SparseColumn {
 	c := t.extended[name]
 	if c == nil {
-		c = &Column{}
-		c.grow(t.Rows())
+		c = &SparseColumn{owner: owner}
 		t.extended[name] = c
+		t.share(owner, 1)
 	}
 	if c.users += n; c.users == 0 {
 		if t.tries.open() {
 			t.tries.unused = append(t.tries.unused, name)
 		} else {
-			delete(t.extended, name)
+			t.unuse(name)
 		}
 	}
 	return c
+}
+
+func (t *Table) unuse(name Symbol) {
+	t.share(t.extended[name].owner, -1)
+	delete(t.extended, name)
 }
 
 func (t *Table) setLabels(row Row, was, is *Node) {
@@ -335,14 +344,16 @@ func (t *Table) grow() {
 	for _, c := range []*Column{&t.CPU, &t.Memory, &t.Ephemeral, &t.Pods} {
 		c.grow(rows)
 	}
-	for _, c := range t.extended {
-		c.grow(rows)
-	}
 	t.NonZeroCPU, t.NonZeroMemory = longer(t.NonZeroCPU, rows), longer(t.NonZeroMemory, rows)
 	t.nodes, t.pods = longer(t.nodes, rows), longer(t.pods, rows)
 	t.alive, t.unschedulable = longer(t.alive, words(rows)), longer(t.unschedulable, words(rows))
+	t.nowhere = longer(t.nowhere, rows)
+	for row := was; row < rows; row++ {
+		t.nowhere[row] = NoDomain
+	}
+	t.unlabelled = longer(t.unlabelled, words(rows))
 	for _, topology := range t.topologies {
-		topology.grow(rows)
+		topology.grow(t)
 	}
 	for row := rows - 1; row >= was; row-- {
 		t.free = append(t.free, Row(row))

@@ -16,10 +16,12 @@ func (p *Pod) Terms(kind TermKind) []*Term {
 	return [termKinds][]*Term{p.Affinity, p.AntiAffinity, p.PreferredAffinity, p.PreferredAntiAffinity}[kind]
 }
 
-// CarriedTerm is a term with the tally of the pods that have it.
+// CarriedTerm is a term with the tally of the pods that have it. owner is the namespace
+// of the first one.
 type CarriedTerm struct {
 	*Term
 	Tally
+	owner Symbol
 }
 
 type termIndex struct {
@@ -46,8 +48,9 @@ func (t *Table) carry(p *Pod, row Row, n int32) {
 		for _, term := range p.Terms(kind) {
 			c := index.byKey[term.Key]
 			if c == nil {
-				c = &CarriedTerm{Term: term}
-				c.In(t.Topology(term.Topology))
+				c = &CarriedTerm{Term: term, owner: p.Namespace}
+				t.Topology(term.Topology)
+				t.share(p.Namespace, 1)
 				index.byKey[term.Key] = c
 				index.index.Add(term.Pods.selector, c)
 			}
@@ -65,6 +68,7 @@ func (t *Table) drop(kind TermKind, c *CarriedTerm) {
 		t.tries.emptied = append(t.tries.emptied, emptiedTerm{kind, c})
 		return
 	}
+	t.share(c.owner, -1)
 	delete(t.terms[kind].byKey, c.Key)
 	t.terms[kind].index.Remove(c.Pods.selector, c)
 }

@@ -24,6 +24,9 @@ type Topology struct {
 	ids  map[Symbol]int32
 	free []int32
 	used bool
+	// own: a node has had the label. Otherwise Of and Labelled are those that all such
+	// topologies of the table share.
+	own bool
 }
 
 // Topology is the division by a label key; it is tracked from the first call on. Call
@@ -35,7 +38,7 @@ func (t *Table) Topology(key Symbol) *Topology {
 	}
 	t.sweepTopologies()
 	o := &Topology{Key: key, ids: map[Symbol]int32{}, used: true}
-	o.grow(t.Rows())
+	o.grow(t)
 	t.topologies[key] = o
 	for row := range t.alive.All() {
 		t.move(o, row, t.nodes[row].Labels)
@@ -80,6 +83,9 @@ func (t *Table) move(o *Topology, row Row, labels Labels) {
 		return
 	}
 	t.tallies(func(y *Tally) { y.move(o, row, from, to) })
+	if !o.own {
+		o.own, o.Of, o.Labelled = true, slices.Clone(o.Of), slices.Clone(o.Labelled)
+	}
 	o.Of[row] = to
 	if to == NoDomain {
 		o.Labelled.Clear(row)
@@ -128,9 +134,11 @@ func (o *Topology) leave(id int32) {
 	}
 }
 
-func (o *Topology) grow(rows int) {
-	o.Labelled = longer(o.Labelled, words(rows))
-	for len(o.Of) < rows {
-		o.Of = append(o.Of, NoDomain)
+func (o *Topology) grow(t *Table) {
+	if !o.own {
+		o.Of, o.Labelled = t.nowhere, t.unlabelled
+		return
 	}
+	o.Of = append(o.Of, t.nowhere[len(o.Of):]...)
+	o.Labelled = longer(o.Labelled, len(t.unlabelled))
 }

@@ -80,7 +80,7 @@ func (t *Table) Undo() {
 	t.tries.emptied = t.tries.emptied[:0]
 	for _, name := range t.tries.unused {
 		if c := t.extended[name]; c != nil && c.users == 0 {
-			delete(t.extended, name)
+			t.unuse(name)
 		}
 	}
 	t.tries.unused = t.tries.unused[:0]

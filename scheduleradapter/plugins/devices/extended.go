@@ -104,7 +104,7 @@ func (p *Plugin) filterResources(c *framework.Cycle) {
 // lacking is the set of mapped resources of which a node has no allocatable amount.
 func (p *Plugin) lacking(table *nodetable.Table, row nodetable.Row) (set uint32) {
 	for i, r := range p.mapped {
-		if column := table.Extended(r.name); column == nil || column.Allocatable[row] == 0 {
+		if table.Extended(r.name).AllocatableOn(row) == 0 {
 			set |= 1 << i
 		}
 	}

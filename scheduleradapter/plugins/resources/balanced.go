@@ -84,8 +84,8 @@ func (b *Balanced) balance(values []int64, from nodetable.Row, pods int64) {
 	}
 	one, other := &b.columns[0], &b.columns[1]
 	oneMore, otherMore := pods*one.request, pods*other.request
-	has, used := one.allocatable[from:][:len(values)], one.requested[from:][:len(values)]
-	hasOther, usedOther := other.allocatable[from:][:len(values)], other.requested[from:][:len(values)]
+	has, used := one.of(from, len(values))
+	hasOther, usedOther := other.of(from, len(values))
 	for i := range values {
 		if has[i] == 0 || hasOther[i] == 0 {
 			values[i] = b.balanceOf(from+nodetable.Row(i), pods)
@@ -101,10 +101,11 @@ func (b *Balanced) balanceOf(row nodetable.Row, pods int64) int64 {
 	var used [2]float64
 	for i := range b.columns {
 		c := &b.columns[i]
-		if c.allocatable[row] == 0 {
+		allocatable, requested := c.on(row)
+		if allocatable == 0 {
 			continue
 		}
-		f := share(c.requested[row]+pods*c.request, c.allocatable[row])
+		f := share(requested+pods*c.request, allocatable)
 		if int(n) < len(used) {
 			used[int(n)] = f
 		}
@@ -119,8 +120,8 @@ func (b *Balanced) balanceOf(row nodetable.Row, pods int64) int64 {
 	mean := sum / n
 	for i := range b.columns {
 		c := &b.columns[i]
-		if c.allocatable[row] != 0 {
-			f := share(c.requested[row]+pods*c.request, c.allocatable[row])
+		if allocatable, requested := c.on(row); allocatable != 0 {
+			f := share(requested+pods*c.request, allocatable)
 			squares += (f - mean) * (f - mean)
 		}
 	}

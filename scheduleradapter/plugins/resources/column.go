@@ -1,6 +1,8 @@
 package resources
 
 import (
+	"slices"
+
 	v1 "k8s.io/api/core/v1"
 	config "k8s.io/kube-scheduler/config/v1"
 
@@ -27,7 +29,28 @@ func newMeasured(specs []config.ResourceSpec, real bool) []measured {
 // column is a measured resource for a pod.
 type column struct {
 	allocatable, requested []int64
+	sparse                 *nodetable.SparseColumn // nil: allocatable and requested are by row
 	request, weight        int64
+}
+
+// on is the allocatable and the requested amount of a row.
+func (c *column) on(row nodetable.Row) (allocatable, requested int64) {
+	if c.sparse != nil {
+		return c.sparse.On(row)
+	}
+	return c.allocatable[row], c.requested[row]
+}
+
+// of are the amounts of n rows from one on. Those of a sparse column are copied.
+func (c *column) of(from nodetable.Row, n int) (allocatable, requested []int64) {
+	if c.sparse == nil {
+		return c.allocatable[from:][:n], c.requested[from:][:n]
+	}
+	c.allocatable, c.requested = slices.Grow(c.allocatable[:0], n)[:n], slices.Grow(c.requested[:0], n)[:n]
+	for i := range n {
+		c.allocatable[i], c.requested[i] = c.sparse.On(from + nodetable.Row(i))
+	}
+	return c.allocatable, c.requested
 }
 
 // columns appends the resources that count for a pod: extended resources only if
@@ -57,7 +80,7 @@ func columns(all []column, t *nodetable.Table, resources []measured, total *node
 			if extended == nil || c.request == 0 {
 				continue
 			}
-			c.allocatable, c.requested = extended.Allocatable, extended.Requested
+			c.sparse = extended
 		}
 		all = append(all, c)
 	}

@@ -46,7 +46,7 @@ const (
 
 // need is a resource that a pod requests.
 type need struct {
-	*nodetable.Column
+	nodetable.Amounts
 	request int64
 	bit     int
 	// devices: a device class provides the resource on nodes without an allocatable
@@ -124,12 +124,8 @@ func (n *need) exempt(word int) {
 	if !n.devices {
 		return
 	}
-	if n.Column == nil {
-		n.lacking, n.never = 0, 0
-		return
-	}
-	for i, amount := range n.Allocatable[word<<6:][:64] {
-		if amount == 0 {
+	for rows := n.lacking; rows != 0; rows &= rows - 1 {
+		if i := bits.TrailingZeros64(rows); n.AllocatableOn(nodetable.Row(word<<6+i)) == 0 {
 			n.lacking &^= 1 << i
 			n.never &^= 1 << i
 		}
@@ -165,9 +161,9 @@ func (f *Fit) rejection(rows uint64) (alike uint64, reasons uint32, unresolvable
 func (f *Fit) digest(r *nodetable.Requests) {
 	t := f.table
 	f.needs = f.needs[:0]
-	add := func(column *nodetable.Column, request int64, bit int) {
+	add := func(column nodetable.Amounts, request int64, bit int) {
 		if request > 0 {
-			f.needs = append(f.needs, need{Column: column, request: request, bit: bit})
+			f.needs = append(f.needs, need{Amounts: column, request: request, bit: bit})
 		}
 	}
 	add(&t.Pods, 1, podsBit)

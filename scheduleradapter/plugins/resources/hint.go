@@ -53,17 +53,17 @@ func (f *Fit) fits(pod *nodetable.Pod, others []*nodetable.Pod, row nodetable.Ro
 			request += amount(&other.Requests, name)
 		}
 		column := f.column(name)
-		if (column == nil || column.Allocatable[row] == 0) && f.hasClass(name) {
+		if column.AllocatableOn(row) == 0 && f.hasClass(name) {
 			continue // devices provide it
 		}
-		if column == nil || column.Free(row) < request {
+		if column.Free(row) < request {
 			return false
 		}
 	}
 	return true
 }
 
-func (f *Fit) column(name nodetable.Symbol) *nodetable.Column {
+func (f *Fit) column(name nodetable.Symbol) nodetable.Amounts {
 	if i := slices.Index(nativeNames[:], name); i >= 0 {
 		return [...]*nodetable.Column{&f.table.CPU, &f.table.Memory, &f.table.Ephemeral}[i]
 	}

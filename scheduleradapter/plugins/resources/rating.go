@@ -55,7 +55,7 @@ func allocated(free bool) rating {
 // addShare adds the weighted share of the column to each value; false: some nodes
 // do not have the resource.
 func (c *column) addShare(values []int64, from nodetable.Row, free bool) (everywhere bool) {
-	allocatable, requested := c.allocatable[from:][:len(values)], c.requested[from:][:len(values)]
+	allocatable, requested := c.of(from, len(values))
 	everywhere = true
 	for i, capacity := range allocatable {
 		if capacity <= 0 {
@@ -73,7 +73,7 @@ func (c *column) addShare(values []int64, from nodetable.Row, free bool) (everyw
 
 func weightsOn(columns []column, row nodetable.Row) (weights int64) {
 	for i := range columns {
-		if columns[i].allocatable[row] > 0 {
+		if allocatable, _ := columns[i].on(row); allocatable > 0 {
 			weights += columns[i].weight
 		}
 	}
@@ -108,11 +108,11 @@ func rateAlong(line func(utilization int64) int64, columns []column, row nodetab
 	sum, weights := int64(0), int64(0)
 	for i := range columns {
 		c := &columns[i]
-		capacity := c.allocatable[row]
+		capacity, requested := c.on(row)
 		if capacity == 0 {
 			continue
 		}
-		if score := line(min(c.requested[row]+c.request, capacity) * 100 / capacity); score > 0 {
+		if score := line(min(requested+c.request, capacity) * 100 / capacity); score > 0 {
 			sum += c.weight * score
 			weights += c.weight
 		}

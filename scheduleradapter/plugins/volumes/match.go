@@ -146,12 +146,13 @@ func (b *Binding) provision(w *want) {
 		return
 	}
 	b.some = b.some.Copied(w.rows)
-	for _, c := range b.capacities[w.class.object.Name] {
-		if c.most < w.size {
-			continue
-		}
-		for row := range b.table.Select(c.topology).All() {
-			if b.open.Has(row) && !b.some.Has(row) {
+	if of := b.capacities[w.class.object.Name]; of != nil {
+		of.follow(b.table)
+		for row := range b.open.All() {
+			if b.some.Has(row) {
+				continue
+			}
+			if c := of.first(row, w.size); c != nil {
 				b.some.Set(row)
 				w.space[row] = c
 			}

@@ -29,7 +29,8 @@ type Storage struct {
 	classes     map[string]*class
 	nodes       map[nodetable.Symbol]*storagev1.CSINode
 	drivers     map[string]*storagev1.CSIDriver
-	capacities  map[string][]*capacity // by storage class, by key
+	capacityOf  map[string]*capacity   // by key
+	capacities  map[string]*capacities // by storage class
 	attachments map[string]*storagev1.VolumeAttachment
 	// migrations changes with each CSINode, which has the CSI migration of in-tree
 	// plugins.
@@ -50,7 +51,7 @@ func NewStorage(table *nodetable.Table, api API) *Storage {
 	return &Storage{
 		table: table, api: api,
 		claims: map[nodetable.Symbol]*claim{}, volumes: map[string]*volume{}, unclaimed: map[string][]*volume{}, claimed: map[nodetable.Symbol][]*volume{}, classes: map[string]*class{},
-		nodes: map[nodetable.Symbol]*storagev1.CSINode{}, drivers: map[string]*storagev1.CSIDriver{}, capacities: map[string][]*capacity{},
+		nodes: map[nodetable.Symbol]*storagev1.CSINode{}, drivers: map[string]*storagev1.CSIDriver{}, capacityOf: map[string]*capacity{}, capacities: map[string]*capacities{},
 		attachments: map[string]*storagev1.VolumeAttachment{}, ledger: newLedger(),
 	}
 }
@@ -169,21 +170,6 @@ func (s *Storage) setNode(name nodetable.Symbol, object *storagev1.CSINode) {
 func (s *Storage) SetDriver(object *storagev1.CSIDriver) { s.drivers[object.Name] = object }
 
 func (s *Storage) RemoveDriver(name string) { delete(s.drivers, name) }
-
-// SetCapacity adds or updates a CSIStorageCapacity.
-func (s *Storage) SetCapacity(object *storagev1.CSIStorageCapacity) {
-	s.RemoveCapacity(object.Namespace, object.Name)
-	insert(s.capacities, object.StorageClassName, newCapacity(object), byKey)
-}
-
-func (s *Storage) RemoveCapacity(namespace, name string) {
-	key := namespace + "/" + name
-	for class, list := range s.capacities {
-		s.capacities[class] = slices.DeleteFunc(list, func(c *capacity) bool { return c.key == key })
-	}
-}
-
-func byKey(a, b *capacity) int { return cmp.Compare(a.key, b.key) }
 
 // SetAttachment adds or updates a VolumeAttachment.
 func (s *Storage) SetAttachment(object *storagev1.VolumeAttachment) {

@@ -161,20 +161,6 @@ func (c *class) delays() bool {
 	return ptr.Deref(c.object.VolumeBindingMode, "") == storagev1.VolumeBindingWaitForFirstConsumer
 }
 
-// capacity is the digest of a CSIStorageCapacity.
-type capacity struct {
-	key string
-	// total capacity and largest volume in bytes; -1: unknown.
-	total, most int64
-	topology    *nodetable.NodeSelector
-}
-
-func newCapacity(object *storagev1.CSIStorageCapacity) *capacity {
-	c := &capacity{key: object.Namespace + "/" + object.Name, topology: fromLabelSelector(object.NodeTopology)}
-	c.total, c.most = amounts(object)
-	return c
-}
-
 func amounts(object *storagev1.CSIStorageCapacity) (total, most int64) {
 	total = -1
 	if object.Capacity != nil {
