@@ -66,7 +66,9 @@ var arrows = []arrow{
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/require", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
 	{"test/all", []string{"internal/sandbox"}, "tests are run here, and look for the programs where sandbox says"},
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
-	{"test/controlplane/bench", []string{"internal/process", "internal/sandbox", "test/controlplane/apiserver"}, "the bench drives the built scheduler"},
+	{"test/controlplane/scheduler", []string{"internal/process", "internal/sandbox"}, "a scheduler runs as a process, whatever is tested by it"},
+	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
+	{"test/controlplane/conformance", []string{"internal/process", "internal/sandbox", "internal/wait", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "upstream's tests drive the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
 
