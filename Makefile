@@ -7,6 +7,7 @@
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
+#   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
@@ -155,7 +156,7 @@ foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kub
 .PHONY: controlplane
 controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler, kubectl, eviction manager and scheduling attempts of tests; the first time takes minutes
 
-test/controlplane/bin/controlplane test/controlplane/bin/kubelet-eviction test/controlplane/bin/scheduling-attempts: $(wildcard test/controlplane/parts/cmd/*/*.go)
+$(addprefix test/controlplane/bin/,controlplane kubelet-eviction scheduling-attempts e2e hollow-node etcd): $(wildcard test/controlplane/parts/cmd/*/*.go)
 test/controlplane/bin/%: test/controlplane/parts/go.mod test/controlplane/parts/go.sum
 	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
 	package=k8s.io/kubernetes/cmd/$*
@@ -168,6 +169,18 @@ clustered := $(addprefix test/controlplane/bin/,kubelet kube-controller-manager)
 
 .PHONY: cluster
 cluster: controlplane containerd $(clustered) ## build what a whole cluster of tests is made of; the first time takes minutes
+
+# What upstream's own tests of scheduling take beside that.
+upstream := $(addprefix test/controlplane/bin/,kube-controller-manager e2e hollow-node etcd scheduler_perf)
+
+test/controlplane/bin/scheduler_perf: $(wildcard test/controlplane/parts/perf/*.go) test/controlplane/parts/go.mod test/controlplane/parts/go.sum
+	@echo 'building scheduler_perf of Kubernetes $(kubernetes)'
+	nice go -C test/controlplane/parts test -vet=off -c -ldflags '-s -w $(stamp)' -o ../bin/scheduler_perf ./perf
+	touch $@
+
+.PHONY: conformance
+conformance: conformance-if-possible ## upstream's own specs of scheduling and cases of scheduler_perf, by kube-scheduler and by evictd-scheduler; takes half an hour
+	@go run ./test/controlplane/conformance $(CONFORMANCEFLAGS)
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
 # runc is in C. A kubelet asks for a runc with seccomp, for which libseccomp's headers must
@@ -210,6 +223,11 @@ endef
 .PHONY: controlplane-if-possible
 controlplane-if-possible:
 	@$(call if_possible,controlplane,controlplane/parts,./... tool,6)
+
+.PHONY: conformance-if-possible
+conformance-if-possible:
+	@echo 'needs Go, 4 GiB of memory and, the first time, 10 GiB of disk and half an hour to build kube-apiserver, kube-scheduler, kube-controller-manager, kubectl, etcd, hollow nodes, e2e and scheduler_perf of Kubernetes $(kubernetes)'
+	$(call if_possible,controlplane $(upstream),controlplane/parts,./... tool,8)
 
 .PHONY: kubelet-eviction-if-possible scheduling-attempts-if-possible
 kubelet-eviction-if-possible scheduling-attempts-if-possible: %-if-possible:

@@ -136,9 +136,10 @@ func (s *Server) Args(identity string) []string {
 }
 
 // Kubeconfig is the file of an identity of a kube-apiserver.
-func (s *Server) Kubeconfig(identity string) string {
-	return filepath.Join(s.dir, identity+".kubeconfig")
-}
+func (s *Server) Kubeconfig(identity string) string { return s.File(identity + ".kubeconfig") }
+
+// File is the path of a file that the server keeps, such as pki/ca.crt.
+func (s *Server) File(name string) string { return filepath.Join(s.dir, name) }
 
 // Config is how client-go reaches the server as an identity, at any rate.
 func (s *Server) Config(identity string) (*rest.Config, error) {

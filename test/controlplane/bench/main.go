@@ -10,9 +10,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
-	"net"
 	"os"
-	"os/exec"
 	"os/signal"
 	"path/filepath"
 	"runtime"
@@ -22,9 +20,9 @@ import (
 
 	"k8s.io/client-go/kubernetes"
 
-	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/controlplane/scheduler"
 )
 
 func main() {
@@ -57,7 +55,7 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b.dir = dir
-	if err := sandbox.Build(dir, "evictd-scheduler"); err != nil {
+	if err := sandbox.Build(dir, scheduler.Evictd); err != nil {
 		return err
 	}
 	describeMachine()
@@ -71,7 +69,7 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 				return fmt.Errorf("%s by %s: %w", kind, binder, err)
 			}
 			fmt.Printf("%-8s %-17s %8d %8.0f %9.1fs %9d %8.2f %11.2f %10.1f %12d %13.1f %15d %6s\n", kind, binder, r.bound, r.rate(), r.whole.Seconds(),
-				r.attempts.n, r.attempts.each(), r.room.each(), r.cpu.Seconds(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20, load())
+				r.counts.Attempts.N, r.counts.Attempts.Each(), r.counts.Room.Each(), r.cpu.Seconds(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20, load())
 		}
 	}
 	return nil
@@ -105,7 +103,7 @@ type result struct {
 	whole            time.Duration // from the start of the scheduler to the last
 	cpu, serverCPU   time.Duration
 	peak, serverPeak int64 // bytes
-	attempts, room   timing
+	counts           scheduler.Counts
 }
 
 func (r *result) rate() float64 {
@@ -167,7 +165,13 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 
 // runScheduler runs a scheduler until all pods are bound, or time is up.
 func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindings) (r result, err error) {
-	command, page, err := b.command(name, server)
+	program := filepath.Join(b.dir, name)
+	if name == scheduler.Kube {
+		if program, err = apiserver.Program(name); err != nil {
+			return r, err
+		}
+	}
+	command, page, err := scheduler.Command(program, server.Kubeconfig(apiserver.Admin), b.dir)
 	if err != nil {
 		return r, err
 	}
@@ -183,38 +187,10 @@ func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindin
 	}
 	r.bound, r.took = seen.wait()
 	r.cpu, r.peak = usage(command.Process.Pid)
-	r.attempts, r.room, err = page.timings()
+	r.counts, err = page.Counts()
 	err = errors.Join(err, command.Process.Signal(syscall.SIGTERM))
 	_ = command.Wait() // how it ends is not measured
 	return r, err
-}
-
-const kubeSchedulerConfig = `apiVersion: kubescheduler.config.k8s.io/v1
-kind: KubeSchedulerConfiguration
-leaderElection: {leaderElect: false}
-clientConnection: {kubeconfig: %q, qps: 5000, burst: 5000}
-`
-
-// command is how a scheduler is run, and where its metrics are.
-func (b *bench) command(name string, server *apiserver.Server) (*exec.Cmd, *page, error) {
-	if name == "evictd-scheduler" {
-		socket := filepath.Join(b.dir, "status.sock")
-		return exec.Command(filepath.Join(b.dir, name), sandbox.Scheduler(socket, server.Args(apiserver.Admin)...)...), atSocket(socket), nil
-	}
-	program, err := apiserver.Program(name)
-	if err != nil {
-		return nil, nil, err
-	}
-	free, err := process.Addresses(1)
-	if err != nil {
-		return nil, nil, err
-	}
-	host, port, _ := net.SplitHostPort(free[0])
-	file := filepath.Join(b.dir, "kube-scheduler.yaml")
-	text := fmt.Sprintf(kubeSchedulerConfig, server.Kubeconfig(apiserver.Admin))
-	command := exec.Command(program, "--config="+file, "--bind-address="+host, "--secure-port="+port, "--cert-dir="+b.dir,
-		"--authorization-always-allow-paths=/metrics")
-	return command, atAddress(free[0], filepath.Join(b.dir, "kube-scheduler.crt")), os.WriteFile(file, []byte(text), 0o600)
 }
 
 // usage is the CPU time a process has used and the most memory it held, in

@@ -1,4 +1,4 @@
-package main
+package scheduler
 
 import (
 	"bufio"
@@ -15,22 +15,31 @@ import (
 	"github.com/evictd/evictd/internal/process"
 )
 
-// timing is how often something was done, and what that took in all.
-type timing struct {
-	n       int
-	seconds float64
+// Timing is how often something was done, and what that took in all.
+type Timing struct {
+	N       int
+	Seconds float64
 }
 
-// each is in milliseconds.
-func (t timing) each() float64 {
-	if t.n == 0 {
+// Each is in milliseconds.
+func (t Timing) Each() float64 {
+	if t.N == 0 {
 		return 0
 	}
-	return t.seconds / float64(t.n) * 1000
+	return t.Seconds / float64(t.N) * 1000
 }
 
-// page is the metrics of a scheduler.
-type page struct {
+// Counts are what a scheduler has done.
+type Counts struct {
+	// Attempts are from filters to scores or to victims, and Room is the making of room
+	// within them.
+	Attempts, Room Timing
+	// Results are the attempts by their result, such as unschedulable.
+	Results map[string]int
+}
+
+// Page is the metrics of a scheduler.
+type Page struct {
 	url    string
 	client func() (*http.Client, error)
 }
@@ -38,8 +47,8 @@ type page struct {
 // metricsTimeout bounds a request.
 const metricsTimeout = 10 * time.Second
 
-func atSocket(path string) *page {
-	return &page{"http://localhost/metrics", func() (*http.Client, error) {
+func atSocket(path string) *Page {
+	return &Page{"http://localhost/metrics", func() (*http.Client, error) {
 		client := process.Client(path)
 		client.Timeout = metricsTimeout
 		return client, nil
@@ -47,8 +56,8 @@ func atSocket(path string) *page {
 }
 
 // atAddress trusts the certificates of a file, which may be written later.
-func atAddress(address, certificates string) *page {
-	return &page{"https://" + address + "/metrics", func() (*http.Client, error) {
+func atAddress(address, certificates string) *Page {
+	return &Page{"https://" + address + "/metrics", func() (*http.Client, error) {
 		text, err := os.ReadFile(certificates)
 		if err != nil {
 			return nil, err
@@ -61,28 +70,28 @@ func atAddress(address, certificates string) *page {
 	}}
 }
 
-// timings are those of attempts, filters to scores or to victims, and within them
-// of making room.
-func (p *page) timings() (attempts, room timing, err error) {
+// Counts are those of now.
+func (p *Page) Counts() (Counts, error) {
 	client, err := p.client()
 	if err != nil {
-		return attempts, room, err
+		return Counts{}, err
 	}
 	defer client.CloseIdleConnections()
 	response, err := client.Get(p.url)
 	if err != nil {
-		return attempts, room, err
+		return Counts{}, err
 	}
 	defer response.Body.Close()
 	if response.StatusCode != http.StatusOK {
-		return attempts, room, fmt.Errorf("read metrics: %s", response.Status)
+		return Counts{}, fmt.Errorf("read metrics: %s", response.Status)
 	}
-	return readTimings(response.Body)
+	return read(response.Body)
 }
 
-// readTimings adds up lines of the text format of Prometheus; both schedulers have
-// the names of kube-scheduler.
-func readTimings(page io.Reader) (attempts, room timing, err error) {
+// read adds up lines of the text format of Prometheus; both schedulers have the names of
+// kube-scheduler.
+func read(page io.Reader) (Counts, error) {
+	c := Counts{Results: map[string]int{}}
 	lines := bufio.NewScanner(page)
 	for lines.Scan() {
 		name, value, _ := strings.Cut(lines.Text(), " ")
@@ -91,16 +100,20 @@ func readTimings(page io.Reader) (attempts, room timing, err error) {
 			continue // a comment
 		}
 		postFilter := strings.Contains(name, `extension_point="PostFilter"`)
-		switch metric, _, _ := strings.Cut(name, "{"); {
+		switch metric, labels, _ := strings.Cut(name, "{"); {
 		case metric == "scheduler_scheduling_algorithm_duration_seconds_sum":
-			attempts.seconds += number
+			c.Attempts.Seconds += number
 		case metric == "scheduler_scheduling_algorithm_duration_seconds_count":
-			attempts.n += int(number)
+			c.Attempts.N += int(number)
 		case postFilter && metric == "scheduler_framework_extension_point_duration_seconds_sum":
-			room.seconds += number
+			c.Room.Seconds += number
 		case postFilter && metric == "scheduler_framework_extension_point_duration_seconds_count":
-			room.n += int(number)
+			c.Room.N += int(number)
+		case metric == "scheduler_schedule_attempts_total":
+			_, result, _ := strings.Cut(labels, `result="`)
+			result, _, _ = strings.Cut(result, `"`)
+			c.Results[result] += int(number)
 		}
 	}
-	return attempts, room, lines.Err()
+	return c, lines.Err()
 }

@@ -1,0 +1,172 @@
+// Conformance runs Kubernetes' own tests of scheduling by kube-scheduler and by
+// evictd-scheduler, and prints both side by side: the end-to-end specs, each in a cluster
+// of kube-apiserver with etcd, kube-controller-manager and hollow nodes; then cases of
+// scheduler_perf.
+//
+// The exit code is 1 where evictd-scheduler fails a spec that kube-scheduler passes, or
+// something does not run, and 0 where a program of Kubernetes is missing, which it says.
+package main
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/signal"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/controlplane/scheduler"
+)
+
+// suite is a choice of specs, and what their clusters have on.
+type suite struct {
+	name string
+	// labels is a filter of Ginkgo.
+	labels string
+	// gates are feature gates of all programs, and apis of kube-apiserver.
+	gates, apis string
+}
+
+// suites are all specs of [sig-scheduling] and [DRA] that hollow nodes can run.
+var suites = []suite{
+	{name: "scheduling", labels: `!/^(DRA|Feature:.*|Flaky)$/`},
+	{name: "devices", labels: `/^DRA$/ && !/^(Feature:.*|Flaky)$/`},
+	{name: "async preemption", labels: `/^Feature:SchedulerAsyncPreemption$/`},
+	{
+		name: "gangs", labels: `/^FeatureGate:GenericWorkload$/ && !/^(DRA|Alpha|Flaky)$/`,
+		gates: "GenericWorkload=true", apis: "scheduling.k8s.io/v1beta1=true",
+	},
+}
+
+// schedulers are in the order of the columns.
+var schedulers = []string{scheduler.Kube, scheduler.Evictd}
+
+// conformanceRun is what the flags say.
+type conformanceRun struct {
+	suites *regexp.Regexp
+	specs  string         // expression of Ginkgo
+	cases  *regexp.Regexp // of scheduler_perf
+	rounds int
+	logs   string
+}
+
+var all = regexp.MustCompile("")
+
+func main() {
+	r := conformanceRun{suites: all, cases: all}
+	flag.Func("suites", "run only the suites whose name this regular expression matches; - for none", func(text string) (err error) {
+		r.suites, err = regexp.Compile(text)
+		return err
+	})
+	flag.StringVar(&r.specs, "specs", "", "run only the specs whose text this regular expression matches")
+	flag.Func("cases", "measure only the cases of scheduler_perf that this regular expression matches; - for none", func(text string) (err error) {
+		r.cases, err = regexp.Compile(text)
+		return err
+	})
+	flag.IntVar(&r.rounds, "rounds", 1, "how often each case is measured by each scheduler")
+	flag.StringVar(&r.logs, "logs", "", "keep the logs of all programs in this directory")
+	flag.Parse()
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	differ, err := r.run(ctx)
+	if unavailable, is := errors.AsType[*apiserver.UnavailableError](err); is {
+		fmt.Println("skipped:", unavailable)
+		return
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "conformance:", err)
+	}
+	if err != nil || differ {
+		stop()
+		os.Exit(1)
+	}
+}
+
+// run says whether evictd-scheduler fails a spec that kube-scheduler passes.
+func (r *conformanceRun) run(ctx context.Context) (differ bool, err error) {
+	programs := map[string]string{}
+	for _, name := range []string{"controlplane", "kube-controller-manager", "kubectl", "hollow-node", "e2e", "etcd", "scheduler_perf", scheduler.Kube} {
+		if programs[name], err = apiserver.Program(name); err != nil {
+			return false, err
+		}
+	}
+	root, err := sandbox.SourceRoot()
+	if err != nil {
+		return false, err
+	}
+	dir, err := os.MkdirTemp("", "evictd-conformance-")
+	if err != nil {
+		return false, err
+	}
+	defer os.RemoveAll(dir)
+	if err := sandbox.Build(dir, scheduler.Evictd); err != nil {
+		return false, err
+	}
+	programs[scheduler.Evictd] = filepath.Join(dir, scheduler.Evictd)
+	if r.logs == "" {
+		r.logs = filepath.Join(dir, "logs")
+	}
+	fmt.Printf("Kubernetes %s\n\n", version(ctx, programs[scheduler.Kube]))
+	begun := time.Now()
+	if differ, err = r.runSpecs(ctx, runner{programs: programs, dir: dir, logs: r.logs, specs: r.specs, root: root}); err != nil {
+		return false, err
+	}
+	fmt.Printf("\nThe specs took %v.\n\n", time.Since(begun).Round(time.Second))
+	kubernetes, err := sources(ctx, root)
+	if err != nil {
+		return differ, err
+	}
+	return differ, perf{programs: programs, dir: dir, sources: kubernetes, rounds: r.rounds}.run(ctx, os.Stdout, r.cases)
+}
+
+// runSpecs runs the suites one after the other.
+func (r *conformanceRun) runSpecs(ctx context.Context, base runner) (differ bool, err error) {
+	specs := table{rows: map[string]row{}, left: map[string]spec{}}
+	for _, s := range suites {
+		if !r.suites.MatchString(s.name) {
+			continue
+		}
+		in := base
+		name := strings.ReplaceAll(s.name, " ", "-")
+		in.dir, in.logs = filepath.Join(base.dir, name), filepath.Join(base.logs, name)
+		if err := specs.add(ctx, s, in); err != nil {
+			return false, fmt.Errorf("suite %s: %w", s.name, err)
+		}
+	}
+	return specs.write(os.Stdout), nil
+}
+
+// add runs a suite by both schedulers at the same time: specs wait more than they work.
+func (t *table) add(ctx context.Context, s suite, r runner) error {
+	var group sync.WaitGroup
+	reports, faults := make([]report, len(schedulers)), make([]error, len(schedulers))
+	for i, name := range schedulers {
+		group.Go(func() { reports[i], faults[i] = r.run(ctx, s, name) })
+	}
+	group.Wait()
+	for i, name := range schedulers {
+		if faults[i] == nil {
+			t.merge(s.name, name, reports[i])
+		}
+	}
+	return errors.Join(faults...)
+}
+
+// version is what a program of Kubernetes answers to --version, without its name.
+func version(ctx context.Context, program string) string {
+	out, err := exec.CommandContext(ctx, program, "--version").Output()
+	if err != nil {
+		return "unknown"
+	}
+	_, number, _ := strings.Cut(strings.TrimSpace(string(out)), " ")
+	return number
+}
