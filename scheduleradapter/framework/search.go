@@ -15,6 +15,9 @@ import (
 // rejected.
 const Bounds = "Bounds"
 
+// GangScheduling is the plugin of pod groups.
+const GangScheduling = "GangScheduling"
+
 // Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {

@@ -35,6 +35,7 @@ type Table struct {
 	pods       [][]*Pod // by row
 	where      map[types.UID]spot
 	orphans    orphans
+	podGroups  podGroups
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
 	users      map[Symbol]*Tally // by claim or disk
@@ -70,7 +71,7 @@ func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*Column{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
-		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
+		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, podGroups: podGroups{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
 		counters: counters{byKey: map[Symbol]*Counter{}},
 		groups:   groups{in: map[Symbol]*grouping{}, siblings: NewRecent[family, siblings](keptFamilies)},
