@@ -13,6 +13,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/drain"
 	"github.com/evictd/evictd/scheduleradapter/explain"
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/outoftree"
 	"github.com/evictd/evictd/scheduleradapter/profile"
 )
@@ -39,9 +40,12 @@ func WithPlugin(name string, factory outoftree.Factory) Option {
 	}
 }
 
-// known lists the plugins that a configuration may name.
-func (p *program) known() []config.Plugin {
+// known lists the plugins that a configuration may name. With pod groups,
+// GangScheduling is a default plugin.
+func (p *program) known(podGroups bool) []config.Plugin {
 	known := profile.BuiltIn()
+	gang := slices.IndexFunc(known, func(p config.Plugin) bool { return p.Name == framework.GangScheduling })
+	known[gang].Default = podGroups
 	for _, name := range slices.Sorted(maps.Keys(p.plugins)) {
 		known = append(known, config.Plugin{Name: name})
 	}

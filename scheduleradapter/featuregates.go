@@ -8,7 +8,7 @@ import (
 )
 
 // gates are the feature gates of Kubernetes 1.37 that change a scheduler, with their
-// state in evictd-scheduler, which --feature-gates does not change.
+// state in evictd-scheduler. --feature-gates changes only genericWorkload.
 var gates = map[string]bool{
 	"SchedulerAsyncPreemption": true, "SchedulerPopFromBackoffQ": true, "NominatedNodeNameForExpectation": true,
 	"ClearingNominatedNodeNameAfterBinding": true, "NodeDeclaredFeatures": true, "PodLevelResources": true,
@@ -27,16 +27,21 @@ var gates = map[string]bool{
 	"DRAPartitionableDevicesType": false, "DRAResourcePoolStatus": false,
 }
 
-// checkFeatureGates reads --feature-gates and returns a warning for each gate that has
-// no effect as it is set.
-func checkFeatureGates(flag string) (warnings []string, err error) {
+// genericWorkload: pods of a PodGroup are scheduled together.
+const genericWorkload = "GenericWorkload"
+
+// checkFeatureGates reads --feature-gates: whether pods are scheduled in groups, and a
+// warning for each gate that has no effect as it is set.
+func checkFeatureGates(flag string) (podGroups bool, warnings []string, err error) {
 	for _, setting := range strings.FieldsFunc(flag, func(r rune) bool { return r == ',' || r == ' ' }) {
 		name, value, _ := strings.Cut(setting, "=")
 		on, invalid := strconv.ParseBool(value)
 		if invalid != nil {
-			return nil, fmt.Errorf("--feature-gates %s: expected NAME=true or NAME=false", setting)
+			return false, nil, fmt.Errorf("--feature-gates %s: expected NAME=true or NAME=false", setting)
 		}
 		switch state, known := gates[name]; {
+		case name == genericWorkload:
+			podGroups = on
 		case !known:
 			warnings = append(warnings, fmt.Sprintf("--feature-gates %s has no effect: evictd-scheduler does not know %s", setting, name))
 		case on != state:
@@ -44,5 +49,5 @@ func checkFeatureGates(flag string) (warnings []string, err error) {
 		}
 	}
 	slices.Sort(warnings)
-	return warnings, nil
+	return podGroups, warnings, nil
 }

@@ -10,10 +10,10 @@ func TestFeatureGatesWithoutEffectAreWarnedAbout(t *testing.T) {
 	for _, c := range []struct{ flag, want, fault string }{
 		{"", "", ""},
 		{"SchedulerAsyncPreemption=true,GenericWorkload=false", "", ""},
-		{"GenericWorkload=true,Unheard=false", "--feature-gates GenericWorkload=true has no effect: GenericWorkload is false in evictd-scheduler\n--feature-gates Unheard=false has no effect: evictd-scheduler does not know Unheard", ""},
+		{"GenericWorkload=true,GangScheduling=true,Unheard=false", "--feature-gates GangScheduling=true has no effect: GangScheduling is false in evictd-scheduler\n--feature-gates Unheard=false has no effect: evictd-scheduler does not know Unheard", ""},
 		{"GenericWorkload", "", "--feature-gates GenericWorkload: expected NAME=true or NAME=false"},
 	} {
-		warnings, err := checkFeatureGates(c.flag)
+		_, warnings, err := checkFeatureGates(c.flag)
 		fault := ""
 		if err != nil {
 			fault = err.Error()

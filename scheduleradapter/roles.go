@@ -31,6 +31,8 @@ import (
 // roles are the addresses and controllers of `run`.
 type roles struct {
 	controllers lifecycle.Config
+	// podGroups: the gate GenericWorkload is on.
+	podGroups bool
 	// extenderAddress serves the extender; none: not served.
 	extenderAddress string
 	// statusAddress serves status and metrics; statusFiles are used for a port.

@@ -16,6 +16,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/spf13/cobra"
+	resourceapi "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/uuid"
 	"k8s.io/client-go/informers"
@@ -79,7 +81,8 @@ cluster background this pod.`,
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		local := strings.HasPrefix(*server, "unix:")
 		var extenders []configv1.Extender
-		cfg, faulty := loadConfig(*file, p.known(), func(file *config.File) {
+		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
+		cfg, faulty := loadConfig(*file, p.known(podGroups), func(file *config.File) {
 			if local {
 				file.LeaderElection.LeaderElect = new(bool)
 			}
@@ -102,7 +105,6 @@ cluster background this pod.`,
 			*controllers = []string{"taint-eviction", "node-lifecycle"}
 		}
 		running, unknown := parseControllers(*controllers)
-		withoutEffect, malformed := checkFeatureGates(*features)
 		if err := errors.Join(faulty, unreachable, unknown, malformed, secure.Validate()); err != nil {
 			return cli.BadInput(err)
 		}
@@ -110,7 +112,7 @@ cluster background this pod.`,
 		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, kubeScheduler.warnings(secure)) {
 			log.Warn("configuration", "warning", warning)
 		}
-		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, *extending, *address, files, securePort{secure, flags, cfg.Versioned(extenders), p.version}}, log)
+		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, podGroups, *extending, *address, files, securePort{secure, flags, cfg.Versioned(extenders), p.version}}, log)
 		if err != nil {
 			return err
 		}
@@ -128,6 +130,7 @@ type daemon struct {
 	pressure  informers.SharedInformerFactory // nil: NodePressure does not run
 	loop      *cycle.Loop
 	plugins   *plugins // out-of-tree; nil: none
+	podGroups bool
 	writer    *kube.Writer
 	claims    *kube.Devices
 	devices   *devices.Store
@@ -159,7 +162,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
+	d := &daemon{podGroups: roles.podGroups, cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
@@ -179,6 +182,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 			Env: framework.Env{
 				Binder: d.writer, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
 			},
+			PodGroups:      roles.podGroups,
 			InitialBackoff: cfg.PodInitialBackoff,
 			MaxBackoff:     cfg.PodMaxBackoff,
 		},
@@ -268,7 +272,7 @@ func (d *daemon) run(ctx context.Context) error {
 	defer end(nil)
 	defer d.plugins.run(ctx, d.log)()
 	goroutines.Go(func() {
-		if !d.watchDevices(ctx, background) || !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
+		if !d.watchDevices(ctx, background) || d.podGroups && !d.watchPodGroups(ctx, background) || !d.watch.Synced(ctx) || !d.plugins.synced(ctx, d.informers) {
 			return
 		}
 		d.log.Info("informers have synced")
@@ -291,7 +295,7 @@ func (d *daemon) run(ctx context.Context) error {
 // watchDevices starts the informers of claims and devices if the API server serves
 // them. It returns false if ctx has ended before.
 func (d *daemon) watchDevices(ctx, background context.Context) bool {
-	served, err := kube.ServedDevices(ctx, d.client)
+	served, err := kube.Served(ctx, d.client, resourceapi.SchemeGroupVersion)
 	switch {
 	case err != nil:
 		return false
@@ -301,6 +305,25 @@ func (d *daemon) watchDevices(ctx, background context.Context) bool {
 	}
 	if err := d.watch.Devices(d.informers, served, d.devices, d.claims); err != nil {
 		d.log.Error("resource claims are not watched", "error", err)
+		return false
+	}
+	d.informers.StartWithContext(background)
+	return true
+}
+
+// watchPodGroups starts the informer of PodGroups if the API server serves them. It
+// returns false if ctx has ended before.
+func (d *daemon) watchPodGroups(ctx, background context.Context) bool {
+	served, err := kube.Served(ctx, d.client, schedulingv1beta1.SchemeGroupVersion)
+	switch {
+	case err != nil:
+		return false
+	case !slices.Contains(served, "podgroups"):
+		d.log.Warn("pods of a PodGroup are not scheduled", "reason", "the API server does not serve scheduling.k8s.io/v1beta1")
+		return true
+	}
+	if err := d.watch.PodGroups(d.informers); err != nil {
+		d.log.Error("PodGroups are not watched", "error", err)
 		return false
 	}
 	d.informers.StartWithContext(background)

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,29 +36,31 @@ simulated. If a file is invalid, nothing is scheduled.`,
 	output := cli.OutputFlag(c, "text", "json")
 	file := flags.String("config", "", "KubeSchedulerConfiguration or legacy Policy; default: kube-scheduler's default profile")
 	seed := flags.Uint64("seed", 1, "seed of the selection among nodes with equal scores")
+	features := flags.String("feature-gates", "", "GenericWorkload=true schedules the pods of a PodGroup together")
 	end := flags.Duration("for", 0, "simulated duration; default: until no pod changes")
 	c.RunE = func(c *cobra.Command, paths []string) error {
-		cfg, faulty := loadConfig(*file, p.known())
+		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
+		cfg, faulty := loadConfig(*file, p.known(podGroups))
 		objects, warnings, err := simulate.Load(paths...)
-		if err = errors.Join(faulty, err); err != nil {
+		if err = errors.Join(faulty, malformed, err); err != nil {
 			return cli.BadInput(err)
 		}
 		if *end < 0 {
 			return cli.BadInput(fmt.Errorf("--for %s: must not be negative", *end))
 		}
-		for _, warning := range append(cfg.Warnings, warnings...) {
+		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, warnings) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
 		}
 		var until *time.Duration
 		if flags.Changed("for") {
 			until = end
 		}
-		return p.simulate(c, objects, &cfg, output.String(), *seed, until)
+		return p.simulate(c, objects, &cfg, output.String(), *seed, until, podGroups)
 	}
 	return c
 }
 
-func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration) error {
+func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration, podGroups bool) error {
 	var report simulate.Reporter = simulate.NewText(c.OutOrStdout())
 	if format == "json" {
 		report = simulate.NewJSON(c.OutOrStdout())
@@ -85,6 +88,7 @@ func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *con
 			return profile.New(cfg, env, stores, host, log)
 		},
 		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
+		PodGroups:      podGroups,
 		InitialBackoff: cfg.PodInitialBackoff,
 		MaxBackoff:     cfg.PodMaxBackoff,
 		For:            until,

@@ -40,6 +40,7 @@ func (b bound) Bind(_ context.Context, pod *nodetable.Pod, node *nodetable.Node)
 // silent is Callbacks that do nothing.
 type silent struct{}
 
+func (silent) PodGroupEnded(*PodGroupResult)    {}
 func (silent) AttemptEnded(*Attempt)            {}
 func (silent) Nominated(*nodetable.Pod, string) {}
 func (silent) Preempt(*Attempt)                 {}

@@ -150,7 +150,7 @@ func (l *Loop) updatePendingPod(pod *nodetable.Pod) {
 	}
 	e := l.Queue.Get(pod.UID)
 	if e == nil {
-		l.Queue.Add(now, pod)
+		l.AddPod(now, pod)
 		l.AddNominatedPod(now, pod)
 		return
 	}

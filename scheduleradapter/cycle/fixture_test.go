@@ -13,6 +13,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -151,6 +152,10 @@ func (w *fixture) slow(pod string) chan error {
 	defer w.mu.Unlock()
 	w.binds[pod] = make(chan error)
 	return w.binds[pod]
+}
+
+func (w *fixture) PatchPodGroup(group *schedulingv1beta1.PodGroup, condition metav1.Condition) {
+	w.note("podgroup %s %s: %s", group.Name, condition.Reason, condition.Message)
 }
 
 func (w *fixture) PatchStatus(pod *v1.Pod, s Status) {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/metric"
@@ -26,8 +28,11 @@ type API interface {
 	PatchStatus(pod *v1.Pod, s Status)
 	// RecordEvent records an event. Events may be dropped.
 	RecordEvent(e Event)
+	// PatchPodGroup patches a condition of a PodGroup's status. It does not block.
+	PatchPodGroup(group *schedulingv1beta1.PodGroup, condition metav1.Condition)
 	// DeleteVictim adds the condition DisruptionTarget to a victim and deletes it. A
-	// victim that does not exist is no error.
+	// victim that does not exist is no error. The kind of a preemptor that stands for a
+	// PodGroup is PodGroup; that of pods is Pod or empty.
 	DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error
 }
 
@@ -236,6 +241,14 @@ func (l *Loop) scheduleNext(now time.Time) bool {
 		return false
 	}
 	begin := time.Now()
+	if e.IsPodGroup() {
+		for _, a := range l.SchedulePodGroup(now, e) {
+			if l.work.Err() == nil {
+				l.startBindingCycle(a, begin)
+			}
+		}
+		return true
+	}
 	a := l.ScheduleOne(now, e)
 	l.metrics.attempted(a, time.Since(begin))
 	if a.Outcome == Scheduled && l.work.Err() == nil {

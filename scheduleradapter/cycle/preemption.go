@@ -18,9 +18,10 @@ import (
 // preemption is the deletion of the victims of a preemptor.
 type preemption struct {
 	preemptor  types.UID
-	tasks      int  // running deletions and canceled binding cycles
-	unobserved int  // deleted victims whose deletion no informer has reported
-	failed     bool // a victim could not be deleted
+	group      []types.UID // pods of the preemptor, if it is a pod group
+	tasks      int         // running deletions and canceled binding cycles
+	unobserved int         // deleted victims whose deletion no informer has reported
+	failed     bool        // a victim could not be deleted
 }
 
 // deletedVictim is a victim whose deletion no informer has reported.
@@ -33,7 +34,7 @@ type deletedVictim struct {
 // informer has reported gate it only while it is nominated.
 func (l *Loop) isPreempting(preemptor types.UID) bool {
 	p := l.preemptions[preemptor]
-	return p != nil && (p.tasks > 0 || l.Nominator.Node(preemptor) != "")
+	return p != nil && (p.tasks > 0 || p.group != nil || l.Nominator.Node(preemptor) != "")
 }
 
 func (l *Loop) isDeletingVictims() bool {
@@ -52,7 +53,11 @@ func (l *Loop) Preempt(a *Attempt) {
 	p := l.preemptions[a.Pod.UID]
 	var running []*nodetable.Pod
 	for _, victim := range a.Victims {
-		note := fmt.Sprintf("Preempted by pod %s on node %s", a.Pod.UID, a.Nominated)
+		kind := "pod"
+		if a.IsPodGroup() {
+			kind = "podgroup"
+		}
+		note := fmt.Sprintf("Preempted by %s %s on node %s", kind, a.Pod.UID, a.Nominated)
 		switch assumed := l.assumed[victim.UID]; {
 		case l.IsWaiting(victim.UID):
 			l.Reject(victim.UID, framework.Status{Code: framework.Unschedulable, Plugin: preempt.Name, Reason: "preempted"})
@@ -153,7 +158,10 @@ func (l *Loop) finishPreemption(p *preemption) {
 		return
 	}
 	delete(l.preemptions, p.preemptor)
-	if e := l.Queue.Get(p.preemptor); e != nil && (p.failed || !e.Gate.OK()) {
-		l.Queue.Activate(l.now(), p.preemptor)
+	for _, uid := range append(p.group, p.preemptor) {
+		if e := l.Queue.Get(uid); e != nil && (p.failed || !e.Gate.OK()) {
+			l.Queue.Activate(l.now(), uid)
+			return
+		}
 	}
 }

@@ -33,6 +33,9 @@ type Callbacks interface {
 	// Preempt deletes the victims of an attempt. A victim that waits for Permit is
 	// rejected instead.
 	Preempt(a *Attempt)
+	// PodGroupEnded reports an attempt to schedule a pod group, before it returns to the
+	// queue.
+	PodGroupEnded(r *PodGroupResult)
 	// Warn reports a preemption that did not free a node for the pod.
 	Warn(pod *nodetable.Pod, w Warning)
 }
@@ -44,6 +47,9 @@ type Config struct {
 	Profiles func(framework.Env) ([]Profile, error)
 	// Env is passed to the plugins, with Table and PausedNodes added.
 	Env framework.Env
+	// PodGroups: the pods of a PodGroup are scheduled together, as with the gate
+	// GenericWorkload.
+	PodGroups bool
 	// WrapProfile wraps a profile for the queue; nil: no wrapper.
 	WrapProfile func(queue.Profile) queue.Profile
 	// InitialBackoff is the backoff after the first failed attempt. It doubles with
@@ -66,6 +72,7 @@ type Scheduler struct {
 
 	callbacks Callbacks
 	profiles  map[string]Profile
+	podGroups bool
 	random    framework.Random
 	nextStart int // index in the table's order at which the next sample starts
 	cycle     framework.Cycle
@@ -86,12 +93,16 @@ func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
 	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
+	if s.podGroups = cfg.PodGroups; s.podGroups {
+		cfg.Env.PodGroups = s
+	}
 	profiles, err := cfg.Profiles(cfg.Env)
 	if err != nil {
 		return nil, err
 	}
 	queued := queue.Config{
 		Less: profiles[0].Less, Profiles: map[string]queue.Profile{}, InitialBackoff: cfg.InitialBackoff, MaxBackoff: cfg.MaxBackoff, Moved: cfg.Moved,
+		PodGroups: cfg.PodGroups,
 	}
 	for _, p := range profiles {
 		s.profiles[p.Profile()] = p

@@ -53,19 +53,25 @@ func (s *Scheduler) ScheduleOne(now time.Time, e *queue.Entry) *Attempt {
 	a := &Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts}
 	r := s.SchedulingCycle(e.Pod, now)
 	a.Cycle, a.Message = r.Cycle, r.Message
+	if s.assumed(now, a, r); a.Outcome == "" {
+		s.handleSchedulingFailure(now, a, r)
+	}
+	return a
+}
+
+// assumed ends the scheduling cycle of a pod that Permit allows or delays; the outcome of
+// other pods remains empty.
+func (s *Scheduler) assumed(now time.Time, a *Attempt, r Result) {
 	switch {
 	case r.Status.OK():
 		s.permitted(a, r.Binding)
 		s.clearNomination(now, a, r.Binding.runner.PreBindPreFlight(r.Binding.Assignment))
 	case r.Status.Code == framework.Wait:
 		a.Outcome, a.Node = Waiting, r.Binding.Node.Name.Value()
-		s.waiting[a.Pod.UID].entry = e
+		s.waiting[a.Pod.UID].entry = a.Entry
 		s.clearNomination(now, a, true)
 		s.callbacks.AttemptEnded(a)
-	default:
-		s.handleSchedulingFailure(now, a, r)
 	}
-	return a
 }
 
 func (s *Scheduler) permitted(a *Attempt, b Binding) {
@@ -210,19 +216,32 @@ func (s *Scheduler) selectHost() nodetable.Row {
 
 // assume places the pod on the node in the table and runs Reserve and Permit.
 func (s *Scheduler) assume(p Profile, a framework.Assignment, row nodetable.Row, now time.Time) Result {
-	s.Table.Place(a.Pod, row)
-	b := Binding{Assignment: a, runner: p.Runner}
-	timing := &s.cycle.Timing
-	begin := timing.Begin()
-	status := p.Reserve(a)
-	timing.End(framework.Reserve, status.Code, begin)
-	if !status.OK() {
-		s.Table.Displace(a.Pod.UID)
+	if status := s.reserve(p, a, row); !status.OK() {
 		r := rejected(status)
 		r.Nomination = cleared
 		return r
 	}
-	begin = timing.Begin()
+	return s.permit(p, a, now)
+}
+
+// reserve places the pod on the node in the table and runs Reserve. If it fails, the
+// pod is displaced.
+func (s *Scheduler) reserve(p Profile, a framework.Assignment, row nodetable.Row) framework.Status {
+	s.Table.Place(a.Pod, row)
+	begin := s.cycle.Timing.Begin()
+	status := p.Reserve(a)
+	s.cycle.Timing.End(framework.Reserve, status.Code, begin)
+	if !status.OK() {
+		s.Table.Displace(a.Pod.UID)
+	}
+	return status
+}
+
+// permit runs Permit for an assumed pod.
+func (s *Scheduler) permit(p Profile, a framework.Assignment, now time.Time) Result {
+	b := Binding{Assignment: a, runner: p.Runner}
+	timing := &s.cycle.Timing
+	begin := timing.Begin()
 	waits, status := p.Permit(a)
 	timing.End(framework.Permit, status.Code, begin)
 	switch {

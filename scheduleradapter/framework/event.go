@@ -31,6 +31,7 @@ const (
 	ResourceClaim         Resource = "resource.k8s.io/ResourceClaim"
 	ResourceSlice         Resource = "resource.k8s.io/ResourceSlice"
 	DeviceClass           Resource = "resource.k8s.io/DeviceClass"
+	PodGroupResource      Resource = "scheduling.k8s.io/PodGroup"
 )
 
 // Action is a set of changes.

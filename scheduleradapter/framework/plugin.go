@@ -6,6 +6,7 @@ import (
 	"time"
 
 	policyv1 "k8s.io/api/policy/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -56,6 +57,8 @@ type Env struct {
 	Preempting func(types.UID) bool
 	// PausedNodes are the nodes on which a pod must not preempt now; nil: none.
 	PausedNodes func(pod *nodetable.Pod) []nodetable.Symbol
+	// PodGroups are those of the API server; nil: the gate GenericWorkload is off.
+	PodGroups PodGroups
 	// Nominations of all pods; nil: there are none.
 	Nominations Nominations
 	// Preemptors filter candidates in order, before a candidate is selected.
@@ -65,6 +68,14 @@ type Env struct {
 	HasDeviceClass func(resource nodetable.Symbol) bool
 	// Random breaks ties.
 	Random Random
+}
+
+// PodGroups are the PodGroups with their pods.
+type PodGroups interface {
+	// PodGroup finds a PodGroup; nil: there is none.
+	PodGroup(key nodetable.PodGroupKey) *schedulingv1beta1.PodGroup
+	// PodGroupPods is the number of the pods of a group, with a node or without.
+	PodGroupPods(key nodetable.PodGroupKey) int
 }
 
 // Nominations are the nominated nodes of pods.
@@ -169,6 +180,46 @@ type Nomination struct {
 	// Victims to delete, the most important first.
 	Victims []*nodetable.Pod
 	// Violations is the number of victims that a disruption budget protects.
+	Violations int
+}
+
+// PlacementFeasibler decides whether a pod group is scheduled while it is tried pod by
+// pod: Success, Wait for the remaining pods, or a rejection. scheduled counts the pods
+// that have a node, or found one in the attempt.
+type PlacementFeasibler interface {
+	PlacementFeasible(group *schedulingv1beta1.PodGroup, scheduled, remaining int) Status
+}
+
+// PodGroupPostFilterer runs if a pod group is not scheduled.
+type PodGroupPostFilterer interface {
+	PodGroupPostFilter(g *PodGroupAttempt) (PodGroupNomination, Status)
+}
+
+// PodGroupAttempt is an attempt to schedule the pods of a group that have no node.
+// Its functions use the table as it is, and leave it unchanged.
+type PodGroupAttempt struct {
+	Table *nodetable.Table
+	Group *schedulingv1beta1.PodGroup
+	Pods  []*nodetable.Pod
+	// Now is by the clock of API objects.
+	Now time.Time
+	// Schedule finds nodes for the group.
+	Schedule func() ([]Placement, Status)
+	// Fits runs the filters for a pod on one node.
+	Fits func(p Placement) (bool, error)
+}
+
+// Placement is a pod with a node that it found.
+type Placement struct {
+	Pod *nodetable.Pod
+	Row nodetable.Row
+}
+
+// PodGroupNomination is the result of PodGroupPostFilter: nominated nodes by pod, and
+// the victims to delete, the most important first.
+type PodGroupNomination struct {
+	Nodes      map[types.UID]string
+	Victims    []*nodetable.Pod
 	Violations int
 }
 

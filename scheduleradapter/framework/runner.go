@@ -37,6 +37,8 @@ type Runner struct {
 	preBinders  []named[PreBinder]
 	binders     []named[BindPlugin]
 	postBinders []named[PostBinder]
+	feasible    []named[PlacementFeasibler]
+	groupPosts  []named[PodGroupPostFilterer]
 	hints       map[string][]EventHint
 	hooks       CycleHooks // of the out-of-tree plugins; nil: there are none
 	everyReason bool
@@ -82,10 +84,19 @@ func New(profile string, plan *Plan, options ...Option) (*Runner, error) {
 	}
 	pair(r.preFilters, r.filters)
 	pair(r.preScorers, r.scorers)
+	seen := map[string]bool{}
 	for _, enabled := range plan {
 		for _, e := range enabled {
-			if _, known := r.hints[e.Plugin.Name()]; known {
+			name := e.Plugin.Name()
+			if seen[name] {
 				continue
+			}
+			seen[name] = true
+			if p, ok := e.Plugin.(PlacementFeasibler); ok {
+				r.feasible = append(r.feasible, named[PlacementFeasibler]{name: name, plugin: p})
+			}
+			if p, ok := e.Plugin.(PodGroupPostFilterer); ok {
+				r.groupPosts = append(r.groupPosts, named[PodGroupPostFilterer]{name: name, plugin: p})
 			}
 			if h, ok := e.Plugin.(Hinter); ok {
 				r.hints[e.Plugin.Name()] = h.Events()

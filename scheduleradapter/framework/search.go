@@ -26,6 +26,9 @@ var boundsHints = []EventHint{{
 	},
 }}
 
+// GangScheduling is the plugin of pod groups.
+const GangScheduling = "GangScheduling"
+
 // Begin starts a cycle and runs PreFilter; a rejection is for all nodes. nominated
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {

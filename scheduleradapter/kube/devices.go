@@ -14,6 +14,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/informers"
 	"k8s.io/client-go/kubernetes"
@@ -58,11 +59,11 @@ func NewDevices(client kubernetes.Interface, factory informers.SharedInformerFac
 	}
 }
 
-// ServedDevices are the resources of resource.k8s.io/v1 that the API server serves;
-// it waits for an answer. The error is that of the context.
-func ServedDevices(ctx context.Context, client kubernetes.Interface) (names []string, err error) {
+// Served are the resources of a group version that the API server serves; it waits
+// for an answer. The error is that of the context.
+func Served(ctx context.Context, client kubernetes.Interface, version schema.GroupVersion) (names []string, err error) {
 	for {
-		list, err := client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, resourceapi.SchemeGroupVersion.String())
+		list, err := client.Discovery().ServerResourcesForGroupVersionWithContext(ctx, version.String())
 		switch {
 		case err == nil:
 			for i := range list.APIResources {

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -187,6 +188,6 @@ func shortened(note string) string {
 
 func reference(pod *v1.Pod) v1.ObjectReference {
 	return v1.ObjectReference{
-		APIVersion: "v1", Kind: "Pod", Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
+		APIVersion: cmp.Or(pod.APIVersion, "v1"), Kind: cmp.Or(pod.Kind, "Pod"), Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, ResourceVersion: pod.ResourceVersion,
 	}
 }

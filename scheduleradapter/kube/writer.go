@@ -34,6 +34,7 @@ type Writer struct {
 	binding   *traffic
 	evictions chan struct{}
 	statuses  *statuses
+	podGroups *podGroupStatuses
 	events    *events
 }
 
@@ -43,7 +44,7 @@ func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Lo
 	binding := newTraffic()
 	return &Writer{
 		client: client, binds: make(chan struct{}, bindsAtOnce), binding: binding, evictions: make(chan struct{}, evictionsAtOnce),
-		statuses: newStatuses(client, pods, log), events: newEvents(client.EventsV1(), binding, log),
+		statuses: newStatuses(client, pods, log), podGroups: newPodGroupStatuses(client, log), events: newEvents(client.EventsV1(), binding, log),
 	}
 }
 
@@ -51,6 +52,7 @@ func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Lo
 func (w *Writer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { w.statuses.run(ctx) })
+	running.Go(func() { w.podGroups.run(ctx) })
 	running.Go(func() { w.events.run(ctx) })
 	running.Wait()
 	return nil
@@ -133,10 +135,14 @@ func (w *Writer) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) er
 		return err
 	}
 	defer free()
+	kind := "pod"
+	if preemptor.Kind == "PodGroup" {
+		kind = "podgroup"
+	}
 	pods := w.client.CoreV1().Pods(victim.Namespace)
 	body, err := statusPatch(victim.UID, podStatus{Conditions: []v1.PodCondition{{
 		Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler,
-		Message:            preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority pod",
+		Message:            preemptor.Spec.SchedulerName + ": preempting to accommodate a higher priority " + kind,
 		ObservedGeneration: victim.Generation, LastTransitionTime: metav1.NewTime(time.Now()),
 	}}})
 	if err != nil {

@@ -38,6 +38,7 @@ type Table struct {
 	pods       [][]*Pod // by row
 	where      map[types.UID]spot
 	orphans    orphans
+	podGroups  podGroups
 	namespaces map[Symbol]Labels
 	ports      map[portNumber][]portUse
 	users      map[Symbol]*Tally // by claim or disk
@@ -78,7 +79,7 @@ func New() *Table {
 	t := &Table{
 		extended: map[Symbol]*SparseColumn{}, shares: map[Symbol]int{}, rowOf: map[Symbol]Row{}, byLabel: map[Symbol]map[Symbol][]Row{}, byTaint: map[Taint][]Row{},
 		images: map[Symbol]*ImageUse{}, topologies: map[Symbol]*Topology{}, selected: NewRecent[Symbol, selection](keptSelections), tainted: NewRecent[Symbol, selection](keptSelections),
-		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
+		where: map[types.UID]spot{}, orphans: orphans{map[types.UID]Symbol{}, map[Symbol][]*Pod{}}, podGroups: podGroups{}, namespaces: map[Symbol]Labels{}, ports: map[portNumber][]portUse{}, users: map[Symbol]*Tally{},
 		budgets: map[Symbol]*budgets{}, headroom: map[Symbol]*Headroom{}, evictions: map[Symbol][]Eviction{},
 		sets:     labelSets{byKey: map[Symbol]*labelSet{}, in: map[Symbol]*namespaceSets{}},
 		counters: counters{byKey: map[Symbol]*Counter{}},

@@ -1,23 +1,33 @@
 package preempt
 
 import (
+	policyv1 "k8s.io/api/policy/v1"
+
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// disruptions are the remaining disruptions of budgets.
-type disruptions map[*nodetable.Budget]int32
+// budgets are the disruptions that budgets allow, and those that are left after the pods asked for.
+type budgets struct {
+	table         *nodetable.Table
+	count         func(*policyv1.PodDisruptionBudget) int32 // nil: those of the status
+	allowed, left map[*nodetable.Budget]int32
+}
+
+func newBudgets(p *Plugin) budgets {
+	return budgets{p.env.Table, p.env.DisruptionsAllowed, map[*nodetable.Budget]int32{}, map[*nodetable.Budget]int32{}}
+}
 
 // split divides pods, by importance, into those whose deletion violates a budget
 // and the others. A pod that its budget already counts as disrupted violates none.
-func (s *search) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
-	clear(s.left)
-	if !s.Table.HasBudgets() {
+func (b *budgets) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
+	clear(b.left)
+	if !b.table.HasBudgets() {
 		groups[1] = pods
 		return groups
 	}
 	for _, pod := range pods {
 		group := &groups[1]
-		if s.violates(pod) {
+		if b.violates(pod) {
 			group = &groups[0]
 		}
 		*group = append(*group, pod)
@@ -25,30 +35,30 @@ func (s *search) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
 	return groups
 }
 
-func (s *search) violates(pod *nodetable.Pod) (violates bool) {
-	s.Table.Budgets(pod, func(b *nodetable.Budget) {
-		if _, disrupted := b.Object.Status.DisruptedPods[pod.Object.Name]; disrupted || violates {
+// violates reports whether the deletion of a pod, after those asked for before, violates a budget.
+func (b *budgets) violates(pod *nodetable.Pod) (violates bool) {
+	b.table.Budgets(pod, func(budget *nodetable.Budget) {
+		if _, disrupted := budget.Object.Status.DisruptedPods[pod.Object.Name]; disrupted || violates {
 			return
 		}
-		left, known := s.left[b]
+		left, known := b.left[budget]
 		if !known {
-			left = s.disruptionsAllowed(b)
+			left = b.disruptionsAllowed(budget)
 		}
-		s.left[b] = left - 1
+		b.left[budget] = left - 1
 		violates = left <= 0
 	})
 	return violates
 }
 
-func (s *search) disruptionsAllowed(b *nodetable.Budget) int32 {
-	count := s.plugin.env.DisruptionsAllowed
-	if count == nil {
-		return b.Object.Status.DisruptionsAllowed
+func (b *budgets) disruptionsAllowed(budget *nodetable.Budget) int32 {
+	if b.count == nil {
+		return budget.Object.Status.DisruptionsAllowed
 	}
-	allowed, known := s.allowed[b]
+	allowed, known := b.allowed[budget]
 	if !known {
-		allowed = count(b.Object)
-		s.allowed[b] = allowed
+		allowed = b.count(budget.Object)
+		b.allowed[budget] = allowed
 	}
 	return allowed
 }

@@ -44,9 +44,18 @@ func New(args any, env framework.Env) (framework.Plugin, error) {
 
 func (*Plugin) Name() string { return Name }
 
-// PreEnqueue gates a pod while its victims are being deleted.
+// PreEnqueue gates a pod while its victims, or those of its group, are being deleted.
 func (p *Plugin) PreEnqueue(pod *nodetable.Pod) framework.Status {
-	if p.env.Preempting == nil || !p.env.Preempting(pod.UID) {
+	if p.env.Preempting == nil {
+		return framework.Status{}
+	}
+	if p.env.PodGroups != nil && pod.Object.Spec.SchedulingGroup != nil {
+		if group := p.groupOf(pod); group != nil && p.env.Preempting(group.UID) {
+			return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod group to be finished"}
+		}
+		return framework.Status{}
+	}
+	if !p.env.Preempting(pod.UID) {
 		return framework.Status{}
 	}
 	return framework.Status{Code: framework.UnschedulableAndUnresolvable, Reason: "waiting for the preemption for this pod to be finished"}
@@ -165,7 +174,7 @@ func (p *Plugin) pause(c *framework.Cycle) (n int) {
 // candidates are valid until the next search.
 func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framework.Histogram, err error) {
 	p.rows = p.rows[:0]
-	s := search{Cycle: c, plugin: p, allowed: disruptions{}, left: disruptions{}, rejections: map[framework.Rejection]int{}}
+	s := search{Cycle: c, plugin: p, budgets: newBudgets(p), rejections: map[framework.Rejection]int{}}
 	s.paused = p.pause(c)
 	for _, row := range c.Table.Order() {
 		if p.resolvable.Has(row) {

@@ -11,8 +11,7 @@ import (
 type search struct {
 	*framework.Cycle
 	plugin  *Plugin
-	allowed disruptions // of the budgets asked for
-	left    disruptions // on a node, after the pods before
+	budgets budgets // of a node
 	// groups are the pods of lower priority on a node: those that a budget protects, and
 	// the others.
 	groups       [2][]*nodetable.Pod
@@ -115,7 +114,7 @@ func (s *search) listLower(row nodetable.Row) {
 		}
 	}
 	sortByImportance(p.lower)
-	s.groups = s.split(p.lower)
+	s.groups = s.budgets.split(p.lower)
 }
 
 // reprieve keeps as many pods of lower priority as possible: first those that a

@@ -8,6 +8,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
 	"github.com/evictd/evictd/scheduleradapter/plugins/devices"
 	"github.com/evictd/evictd/scheduleradapter/plugins/features"
+	"github.com/evictd/evictd/scheduleradapter/plugins/gang"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/images"
 	"github.com/evictd/evictd/scheduleradapter/plugins/interpod"
@@ -74,10 +75,12 @@ func defaults(stores Stores) []builtIn {
 	}
 }
 
-// optional are the plugins that run if a profile enables them: those of evictd, and
+// optional are the plugins that run if a profile enables them: GangScheduling, which
+// the gate GenericWorkload makes a default plugin, the last one, those of evictd, and
 // those that kube-scheduler had in earlier versions.
 func optional() []builtIn {
 	return []builtIn{
+		{Registration: framework.Register[*gang.Plugin](gang.Name, gang.New)},
 		{framework.Register[*pressure.Plugin](pressure.Name, pressure.New), 0, config.Pressure},
 		{framework.Register[*nodelabel.Plugin](nodelabel.Name, nodelabel.New), 0, config.NodeLabel},
 		{framework.Register[*serviceaffinity.Plugin](serviceaffinity.Name, serviceaffinity.New), 0, config.ServiceAffinity},

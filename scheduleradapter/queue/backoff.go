@@ -33,7 +33,7 @@ func (q *Queue) backoffExpiration(e *Entry, now time.Time) time.Time {
 	if e.Errors > 0 {
 		n = e.Errors
 	}
-	return now.Add(backoff(q.cfg.InitialBackoff, q.cfg.MaxBackoff, n)).Truncate(window)
+	return now.Add(backoff(q.cfg.InitialBackoff, q.longestBackoff(e), n)).Truncate(window)
 }
 
 // isBackingOff reports whether the pod is in backoff. The window in which the

@@ -17,21 +17,23 @@ const (
 	Gated                      // rejected by a PreEnqueue plugin
 	InFlight                   // in a scheduling cycle
 	Binding                    // in the binding cycle
+	Ungrouped                  // until its pod group exists, or its attempt ends
 	places
 )
 
 // String is the queue label of kube-scheduler's metrics, if there is one.
 func (p Place) String() string {
-	return [places]string{"nowhere", "active", "backoff", "unschedulable", "gated", "inflight", "binding"}[p]
+	return [places]string{"nowhere", "active", "backoff", "unschedulable", "gated", "inflight", "binding", "ungrouped"}[p]
 }
 
-// Entry is a pod in the queue. Only the queue changes its fields.
+// Entry is a pod or a pod group in the queue. Only the queue changes its fields.
 type Entry struct {
 	// Queued has the pod's latest version, and its arrival or last failure.
 	framework.Queued
 
 	Added   time.Time // arrival of the pod
 	Flushed bool      // moved by a flush since the last failure
+	Members []*Entry  // of a pod group, in the order in which they are tried
 
 	profile *profile
 	place   Place
@@ -41,6 +43,7 @@ type Entry struct {
 	at      [slots]int // index in the heap of each slot; -1: none
 	member  int        // index in by.members, if unschedulable or gated
 	from    uint64     // number of the first event after Pop
+	group   *podGroup  // nil: none
 	older   *Entry     // in-flight pods in the order of Pop
 	younger *Entry
 }

@@ -37,7 +37,7 @@ func (q *Queue) MoveAllToActiveOrBackoff(now time.Time, o *framework.Occurrence)
 			if o.Resource == framework.AssignedPod && o.OldPod != nil && o.OldPod.UID == e.Pod.UID {
 				continue
 			}
-			if strategy := hints.isPodWorthRequeuing(e.Pod, o); strategy != queueSkip {
+			if strategy := hints.worth(e, o); strategy != queueSkip {
 				q.requeued = append(q.requeued, requeued{e, strategy})
 			}
 		}
@@ -97,6 +97,9 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 		if e == nil {
 			continue
 		}
+		if e.group != nil && e.group.entry != nil && e.place != Binding {
+			e = e.group.entry
+		}
 		switch e.place {
 		case Backoff, Unschedulable, Gated:
 			q.enqueue(e, now, queueImmediately, e.by, framework.ForceActivate)
@@ -109,6 +112,7 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 // Flush moves pods whose backoff has ended to the active queue, and each 30 s the
 // pods that exceed MaxUnschedulable.
 func (q *Queue) Flush(now time.Time) {
+	q.latest = now
 	if flush := q.lastFlush(now); flush.After(q.flushed) {
 		q.flushed = flush
 		for e := q.waiting.first(); e != nil && q.overdue(e, flush); e = q.waiting.first() {
@@ -156,7 +160,7 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejecti
 	if o == queueAfterBackoff && e.isBackingOff(now) {
 		to = Backoff
 	}
-	if e.Gate = e.profile.preEnqueue(e.Pod); !e.Gate.OK() {
+	if e.Gate = q.preEnqueue(e); !e.Gate.OK() {
 		var last Rejection
 		if by != nil {
 			last = Rejection{by.unschedulable, by.pending}
@@ -168,6 +172,10 @@ func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejecti
 }
 
 func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
+	if e.group != nil && !e.IsPodGroup() {
+		q.putMember(e, to, why)
+		return
+	}
 	from := e.place
 	switch from {
 	case Active, Backoff:
@@ -196,7 +204,7 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 		e.heap = &q.active
 	case Backoff:
 		e.heap = &q.backoff
-		if e.Errors > 0 {
+		if e.Errors > 0 || e.IsPodGroup() {
 			e.heap = &q.errors
 		}
 	case Unschedulable, Gated:
@@ -210,7 +218,12 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 	if to == Active || to == Backoff {
 		e.heap.push(e)
 	}
-	q.count(e, from, why)
+	if !e.IsPodGroup() {
+		q.count(e, from, why)
+	}
+	for _, member := range e.Members {
+		q.putMember(member, to, why)
+	}
 }
 
 func (q *Queue) count(e *Entry, from Place, why framework.Event) {

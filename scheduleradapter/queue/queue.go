@@ -42,6 +42,10 @@ type Config struct {
 	MaxBackoff       time.Duration // zero: no backoff
 	MaxUnschedulable time.Duration // a pod that is unschedulable for longer is moved without an event; zero: 5 minutes
 
+	// PodGroups: pods that name a PodGroup are queued as a group, and wait until the
+	// PodGroup exists.
+	PodGroups bool
+
 	// Moved is called when a pod changes its place, with the event that moved it;
 	// nil: not called. It must not call the queue. The event is zero if a call moved
 	// the pod.
@@ -53,7 +57,9 @@ type Queue struct {
 	cfg      Config
 	start    time.Time
 	flushed  time.Time // last flush of overdue pods
+	latest   time.Time // of the latest flush
 	profiles map[string]*profile
+	groups   map[nodetable.PodGroupKey]*podGroup
 	arrivals uint64
 
 	entries    map[types.UID]*Entry
@@ -81,6 +87,7 @@ func New(start time.Time, cfg Config) *Queue {
 		start:    start,
 		flushed:  start,
 		profiles: map[string]*profile{},
+		groups:   map[nodetable.PodGroupKey]*podGroup{},
 		entries:  map[types.UID]*Entry{},
 		arrived:  map[Arrival]int{},
 		interest: map[framework.Event]bool{},
@@ -128,10 +135,18 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 			at:      [slots]int{-1, -1},
 		}
 		q.entries[pod.UID] = e
+		if key := nodetable.PodGroupOf(pod.Object); q.cfg.PodGroups && key != (nodetable.PodGroupKey{}) {
+			e.group = q.groupOf(key)
+			e.group.pods[pod.UID] = e
+			return q.join(now, e)
+		}
 		return q.enqueue(e, now, queueImmediately, nil, podAdded)
 	}
 	old := e.Pod
 	e.Pod = pod
+	if e.group != nil {
+		return q.updateMember(now, e, old, changed)
+	}
 	switch e.place {
 	case Active, Backoff:
 		e.heap.fix(e)
@@ -155,16 +170,23 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 // Delete removes a pod that is bound or deleted. A running attempt does not add it
 // again.
 func (q *Queue) Delete(uid types.UID) {
-	if e := q.entries[uid]; e != nil {
-		delete(q.entries, uid)
-		e.Gate = framework.Status{}
-		q.put(e, Nowhere, nil, framework.Event{})
+	e := q.entries[uid]
+	if e == nil {
+		return
 	}
+	delete(q.entries, uid)
+	e.Gate = framework.Status{}
+	if e.group != nil {
+		delete(e.group.pods, uid)
+		q.leave(q.latest, e)
+		q.drop(e.group)
+	}
+	q.put(e, Nowhere, nil, framework.Event{})
 }
 
-// Pop flushes and removes the first active pod, or else the first pod in backoff
+// Pop flushes and removes the first active pod or pod group, or else the first pod in backoff
 // after a rejection; nil: there is none. The pod is in flight until Fail, Permit or
-// Delete.
+// Delete; a pod group and its pods are until EndPodGroup.
 func (q *Queue) Pop(now time.Time) *Entry {
 	q.Flush(now)
 	e := q.active.first()
@@ -174,8 +196,10 @@ func (q *Queue) Pop(now time.Time) *Entry {
 	if e == nil {
 		return nil
 	}
-	if e.Attempts++; e.Attempts == 1 {
-		e.FirstAttempt = now
+	for _, popped := range append([]*Entry{e}, e.Members...) {
+		if popped.Attempts++; popped.Attempts == 1 {
+			popped.FirstAttempt = now
+		}
 	}
 	q.put(e, InFlight, nil, framework.Event{})
 	return e
@@ -185,6 +209,9 @@ func (q *Queue) Pop(now time.Time) *Entry {
 // Delete or Fail follows.
 func (q *Queue) Permit(e *Entry) {
 	if e.place == InFlight {
+		if e.group != nil {
+			q.leave(q.latest, e)
+		}
 		q.put(e, Binding, nil, framework.Event{})
 	}
 }
@@ -196,9 +223,13 @@ func (q *Queue) Fail(now time.Time, e *Entry, by Rejection) Place {
 	if e.place != InFlight && e.place != Binding {
 		return e.place
 	}
+	isError := len(by.Unschedulable)+len(by.Pending) == 0
+	if e.group != nil {
+		return q.failMember(now, e, by, isError)
+	}
 	e.Timestamp = now
 	e.Flushed = false
-	if len(by.Unschedulable)+len(by.Pending) == 0 {
+	if isError {
 		e.Errors++
 		e.Backoff = q.backoffExpiration(e, now)
 		return q.enqueue(e, now, queueAfterBackoff, nil, attemptFailed)

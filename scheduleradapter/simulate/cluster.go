@@ -73,6 +73,11 @@ func (s *Simulation) populate() error {
 		return err
 	}
 	s.populateDevices()
+	if s.PodGroups {
+		for _, group := range s.objects.PodGroups {
+			s.SetPodGroup(s.now, group)
+		}
+	}
 	s.queuePods(s.placePods())
 	s.monitorNodes()
 	return nil
@@ -170,7 +175,7 @@ func (s *Simulation) queuePods(pending []*nodetable.Pod) {
 	}
 	slices.SortStableFunc(pending, func(a, b *nodetable.Pod) int { return created(a).Compare(created(b)) })
 	for _, pod := range pending {
-		s.Queue.Add(s.now, pod)
+		s.AddPod(s.now, pod)
 	}
 }
 

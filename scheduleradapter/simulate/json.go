@@ -79,6 +79,17 @@ func (j *JSON) Event(e *Event) {
 	j.end()
 }
 
+func (j *JSON) PodGroup(g *PodGroup) {
+	j.line = j.line[:0]
+	j.field("at", g.At.String())
+	j.field("podGroup", g.Group.Namespace+"/"+g.Group.Name)
+	j.field("condition", g.Condition.Type)
+	j.field("status", g.Condition.Status)
+	j.field("reason", g.Condition.Reason)
+	j.field("message", g.Condition.Message)
+	j.end()
+}
+
 func (j *JSON) End(s Summary) error {
 	j.line = j.line[:0]
 	j.field("summary", s)

@@ -19,6 +19,7 @@ import (
 	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -54,6 +55,8 @@ type Objects struct {
 	DeviceClasses          []*resourceapi.DeviceClass
 	ResourceSlices         []*resourceapi.ResourceSlice
 	TaintRules             []*resourceapi.DeviceTaintRule
+	PodGroups              []*schedulingv1beta1.PodGroup
+	Workloads              []*schedulingv1beta1.Workload
 
 	digests   []*nodetable.Pod                       // of Pods in order
 	uncounted map[*policyv1.PodDisruptionBudget]bool // given without a status
@@ -90,7 +93,7 @@ func (o *Objects) budget(document *manifest.Document) (metav1.Object, error) {
 }
 
 func (o *Objects) kinds() map[string]kind {
-	const apps, policy, scheduling, storage, node, coordination, device = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1", "resource.k8s.io/v1"
+	const apps, policy, scheduling, storage, node, coordination, device, workload = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1", "resource.k8s.io/v1", "scheduling.k8s.io/v1beta1"
 	return map[string]kind{
 		"Node":                  {"v1", false, list(&o.Nodes)},
 		"Pod":                   {"v1", true, list(&o.Pods)},
@@ -115,6 +118,8 @@ func (o *Objects) kinds() map[string]kind {
 		"DeviceClass":           {device, false, list(&o.DeviceClasses)},
 		"ResourceSlice":         {device, false, list(&o.ResourceSlices)},
 		"DeviceTaintRule":       {device, false, list(&o.TaintRules)},
+		"PodGroup":              {workload, true, list(&o.PodGroups)},
+		"Workload":              {workload, true, list(&o.Workloads)},
 	}
 }
 
@@ -273,6 +278,7 @@ func (l *loader) admit(objects *Objects) {
 	}
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
+	admit(l, objects.PodGroups, classes.CompletePodGroup)
 	objects.completeClaims()
 	l.digest(objects)
 	l.addNamespaces(objects)

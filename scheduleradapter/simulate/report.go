@@ -11,6 +11,7 @@ import (
 type Reporter interface {
 	Attempt(a *Attempt)
 	Event(e *Event)
+	PodGroup(g *PodGroup)
 	// End returns the first write error.
 	End(s Summary) error
 }
@@ -19,6 +20,12 @@ type Reporter interface {
 type Attempt struct {
 	At time.Duration
 	cycle.Attempt
+}
+
+// PodGroup is a change of the condition PodGroupInitiallyScheduled.
+type PodGroup struct {
+	At time.Duration
+	cycle.PodGroupResult
 }
 
 // Event of an assigned pod.

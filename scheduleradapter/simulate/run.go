@@ -4,6 +4,8 @@ import (
 	"context"
 	"time"
 
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
@@ -23,6 +25,8 @@ type Config struct {
 	Assembled func(outoftree.Owner)
 	// Attempting receives each pod before its attempt; nil: not called.
 	Attempting func(*nodetable.Pod)
+	// PodGroups: the pods of a PodGroup are scheduled together.
+	PodGroups bool
 	// InitialBackoff doubles with each failed attempt of a pod, up to MaxBackoff.
 	InitialBackoff, MaxBackoff time.Duration
 	// For is the simulated duration; nil: until no pod changes, except for the
@@ -47,6 +51,10 @@ type Simulation struct {
 	now     time.Time
 	errors  map[types.UID]int
 	monitor *lifecycle.Monitor // nil: all nodes are ready
+	// changes counts what may help a pod group. unchanged has the count at the last
+	// attempt of each group that was not scheduled.
+	changes   int
+	unchanged map[types.UID]int
 
 	calls     *cycle.Calls
 	permitted []*cycle.Attempt
@@ -55,7 +63,7 @@ type Simulation struct {
 // New prepares a simulation; the objects must not be used again. The error joins
 // the faults of the objects and of the configuration.
 func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
-	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, calls: cycle.NewCalls()}
+	s := &Simulation{Config: cfg, objects: objects, report: report, start: newest(objects), errors: map[types.UID]int{}, unchanged: map[types.UID]int{}, calls: cycle.NewCalls()}
 	s.now = s.start
 	table := nodetable.New()
 	s.stores = profile.NewSimulatedStores(table)
@@ -63,6 +71,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 		Table:          table,
 		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.stores) },
 		Env:            framework.Env{Binder: binder{}, DisruptionsAllowed: s.disruptionsAllowed, Random: cfg.Random},
+		PodGroups:      cfg.PodGroups,
 		InitialBackoff: cfg.InitialBackoff,
 		MaxBackoff:     cfg.MaxBackoff,
 		Moved:          s.moved,
@@ -100,6 +109,7 @@ func (s *Simulation) Run(ctx context.Context) error {
 // runPending runs due timers, posted functions and binding cycles.
 func (s *Simulation) runPending(ctx context.Context) {
 	for do := s.timers.due(s.now); do != nil; do = s.timers.due(s.now) {
+		s.changes++
 		do()
 	}
 	s.drain()
@@ -124,13 +134,49 @@ func (s *Simulation) next() (next time.Time, any bool) {
 		consider(s.timers[0].at, true)
 	}
 	consider(s.Deadline())
-	if any || s.For != nil || s.Queue.Depth(queue.Active)+s.Queue.Depth(queue.Backoff) > 0 {
+	if any || s.For != nil || s.mayChange() {
 		consider(s.Queue.Next(s.now))
 	}
 	return next, any && (s.For == nil || next.Sub(s.start) <= *s.For)
 }
 
+// mayChange reports whether a pod is active or in backoff, apart from groups for which
+// nothing has changed since their last attempt: kube-scheduler retries these for ever.
+func (s *Simulation) mayChange() bool {
+	for _, e := range s.Queue.Entries() {
+		if e.Place() != queue.Active && e.Place() != queue.Backoff {
+			continue
+		}
+		group := e.PodGroup()
+		if group == nil {
+			return true
+		}
+		if at, tried := s.unchanged[group.UID]; !tried || at != s.changes {
+			return true
+		}
+	}
+	return false
+}
+
+// PodGroupEnded reports the condition of a pod group.
+func (s *Simulation) PodGroupEnded(r *cycle.PodGroupResult) {
+	if r.Scheduled > 0 {
+		s.changes++
+	}
+	s.unchanged[r.Group.UID] = s.changes
+	if old := meta.FindStatusCondition(r.Group.Status.Conditions, r.Condition.Type); old == nil || old.Status != metav1.ConditionTrue {
+		meta.SetStatusCondition(&r.Group.Status.Conditions, r.Condition)
+		s.report.PodGroup(&PodGroup{At: s.now.Sub(s.start), PodGroupResult: *r})
+	}
+}
+
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
+	if e.IsPodGroup() {
+		for _, a := range s.SchedulePodGroup(s.now, e) {
+			s.bind(ctx, a)
+		}
+		return
+	}
 	if s.Attempting != nil {
 		s.Attempting(e.Pod)
 	}
@@ -146,6 +192,7 @@ func (s *Simulation) bind(ctx context.Context, a *cycle.Attempt) {
 	}
 	s.reportAttempt(a)
 	s.summary.Scheduled++
+	s.changes++
 	s.Remove(a.Pod.UID)
 	node := a.Binding.Node
 	bound := running(a.Pod, a.Node, s.now)
@@ -178,14 +225,14 @@ func (*Simulation) Nominated(*nodetable.Pod, string) {}
 
 // moved reports gated pods.
 func (s *Simulation) moved(e *queue.Entry, _ queue.Place, _ framework.Event) {
-	if e.Place() == queue.Gated {
+	if e.Place() == queue.Gated || e.Place() == queue.Ungrouped && !e.Gate.OK() {
 		s.reportAttempt(&cycle.Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts, Outcome: cycle.Gated, Message: e.Gate.Message()})
 	}
 }
 
 // total completes the summary with the pending pods.
 func (s *Simulation) total() Summary {
-	s.summary.Gated = s.Queue.Depth(queue.Gated)
+	s.summary.Gated = s.Queue.Depth(queue.Gated) + s.Queue.Depth(queue.Ungrouped)
 	s.summary.Waiting = s.WaitingPodCount()
 	for _, place := range []queue.Place{queue.Active, queue.Backoff, queue.Unschedulable} {
 		s.summary.Unschedulable += s.Queue.Depth(place)

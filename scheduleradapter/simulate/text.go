@@ -19,6 +19,7 @@ type Text struct {
 	out        io.Writer
 	placements []string
 	events     []string
+	groups     []string
 	failed     []types.UID // in the order of their first failure
 	failures   map[types.UID]*failure
 }
@@ -110,10 +111,15 @@ func (t *Text) Event(e *Event) {
 	t.events = append(t.events, fmt.Sprintf("%s\t%s\t%s\t%s %s", e.Pod, e.Node, e.At, e.Kind, why))
 }
 
+func (t *Text) PodGroup(g *PodGroup) {
+	t.groups = append(t.groups, fmt.Sprintf("%s/%s\t%s\t%s\t%s", g.Group.Namespace, g.Group.Name, g.At, g.Condition.Reason, g.Condition.Message))
+}
+
 func (t *Text) End(s Summary) error {
 	out := bufio.NewWriter(t.out)
 	columns(out, "POD\tNODE\tAT\tSCORE\tFEASIBLE", t.placements)
 	columns(out, "POD\tNODE\tAT\tWHAT", t.events)
+	columns(out, "POD GROUP\tAT\tREASON\tMESSAGE", t.groups)
 	for _, uid := range t.failed {
 		if r := t.failures[uid]; r != nil {
 			delete(t.failures, uid)

@@ -1,0 +1,20 @@
+package framework
+
+import (
+	"maps"
+	"slices"
+)
+
+// Clone copies the result of a cycle, which the next Begin does not change.
+func (c *Cycle) Clone() *Cycle {
+	b := *c
+	b.Feasible, b.Evaluated = slices.Clone(c.Feasible), slices.Clone(c.Evaluated)
+	b.Rows, b.Totals, b.rejections = slices.Clone(c.Rows), slices.Clone(c.Totals), slices.Clone(c.rejections)
+	b.skipScore, b.narrowing, b.further = slices.Clone(c.skipScore), slices.Clone(c.narrowing), maps.Clone(c.further)
+	b.scores = make([][]int64, len(c.scores))
+	for i, scores := range c.scores {
+		b.scores[i] = slices.Clone(scores)
+	}
+	b.attempt, b.endAttempt, b.Timing.Spans = nil, nil, nil
+	return &b
+}
