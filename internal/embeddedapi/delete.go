@@ -58,7 +58,7 @@ func (r *request) delete() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	object, gone, err := r.api.remove(r.kind, r.key(), options, len(options.DryRun) > 0)
-	if err != nil || !gone || r.kind.Kind == "Pod" {
+	if err != nil || !gone || r.kind.answers {
 		return http.StatusOK, object, err
 	}
 	return http.StatusOK, &metav1.Status{
@@ -199,7 +199,7 @@ func terminating(old store.Object, grace int64, finalizers []string) store.Objec
 	at := time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
 	object.SetDeletionTimestamp(&metav1.Time{Time: at})
 	object.SetDeletionGracePeriodSeconds(&grace)
-	if object.GetGeneration() > 0 {
+	if object.GetGeneration() > 0 && old.GetDeletionTimestamp() == nil {
 		object.SetGeneration(object.GetGeneration() + 1)
 	}
 	if namespace, ok := object.(*v1.Namespace); ok {

@@ -28,6 +28,7 @@ type kind struct {
 	namespaced         bool
 	status             bool          // has the subresource, and writes elsewhere leave the status alone
 	generation         bool          // counts the changes of its spec
+	answers            bool          // a deletion answers with the last state of the object
 	orphans            bool          // a deletion that names no policy keeps the dependents
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
@@ -68,30 +69,31 @@ func newKinds() []*kind {
 			admit: admitPriorityClass, columns: priorityClassColumns},
 		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", singular: "storageclass", short: []string{"sc"},
+		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
 			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", singular: "csidriver"},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver"},
 		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
 			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", singular: "csinode", columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", columns: csiNodeColumns},
 		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", singular: "volumeattachment", status: true, columns: attachmentColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", singular: "persistentvolume", short: []string{"pv"}, status: true,
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, columns: attachmentColumns},
+		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
+		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
 			admit: admitClaim, columns: claimColumns},
-		{GroupVersionKind: core.WithKind("Service"), resource: "services", singular: "service", short: []string{"svc"}, namespaced: true, status: true,
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true,
 			admit: admitService, fields: serviceFields, columns: serviceColumns},
 		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
 		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, columns: statefulSetColumns},
-		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true, columns: daemonSetColumns},
+		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true,
+			admit: admitDaemonSet, columns: daemonSetColumns},
 		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true,
 			admit: admitBudget, columns: budgetColumns},
-		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", answers: true, singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
 			admit: admitPod, fields: podFields, columns: podColumns},
 		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
 			fields: eventFields, columns: eventColumns},

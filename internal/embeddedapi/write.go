@@ -94,6 +94,7 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	if object.GetResourceVersion() != "" {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
+	a.defaults.Set(object)
 	object.SetUID(uuid.NewUUID())
 	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	object.SetDeletionTimestamp(nil)
@@ -176,6 +177,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if err := checkIdentity(c.kind, old, object); err != nil {
 		return nil, err
 	}
+	a.defaults.Set(object)
 	keepMeta(old, object)
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
@@ -184,7 +186,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && c.sub == "" && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
+	if c.kind.generation && !c.internal && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, refusal(c.kind, object.GetName(), faults)
