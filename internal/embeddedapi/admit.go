@@ -175,11 +175,17 @@ func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return nil
 }
 
+// admitWorkload empties the status of a new object, and keeps the selector of a controller of apps/v1.
 func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if old == nil {
 		fieldOf(object, "Status").SetZero()
+		return nil
 	}
-	return nil
+	selector := fieldOf(object, "Spec").FieldByName("Selector")
+	if object.GetObjectKind().GroupVersionKind().Group != appsv1.GroupName || !selector.IsValid() {
+		return nil
+	}
+	return validation.ValidateImmutableField(selector.Interface(), fieldOf(old, "Spec").FieldByName("Selector").Interface(), utilvalidation.NewPath("spec", "selector"))
 }
 
 // admitDaemonSet counts the changes of the template in an annotation, by which

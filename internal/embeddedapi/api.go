@@ -40,8 +40,9 @@ type API struct {
 	models   *openapi.Models
 	stopping chan struct{} // closed when Run ends: watches end
 
-	classes classes
-	budgets sync.Mutex // held while budgets are computed and spent
+	classes   classes
+	snapshots snapshots
+	budgets   sync.Mutex // held while budgets are computed and spent
 }
 
 // New loads the directory, reads manifests written by other processes and creates the

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -93,7 +94,7 @@ func (r *request) deleteAll() (int, runtime.Object, error) {
 		}
 		items = append(items, r.kind.served(object))
 	}
-	list, err := r.api.listOf(r.kind, items, revision)
+	list, err := r.api.listOf(r.kind, items, metav1.ListMeta{ResourceVersion: strconv.FormatUint(revision, 10)})
 	return http.StatusOK, list, err
 }
 

@@ -1,14 +1,21 @@
 package embeddedapi
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -33,6 +40,7 @@ type kind struct {
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
 	memory             string        // the namespace whose objects have the lifetime; the others are on disk
+	warning            string        // answers every write of an object
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
@@ -61,7 +69,9 @@ var (
 )
 
 // newKinds is the API. Of the kinds on disk, referenced kinds are first.
-func newKinds() []*kind {
+func newKinds() []*kind { return slices.Concat(schedulingKinds(), controllerKinds()) }
+
+func schedulingKinds() []*kind {
 	return []*kind{
 		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
@@ -109,7 +119,8 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, nodev1.AddToScheme,
-		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme,
+		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme, batchv1.AddToScheme,
+		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, resourceapi.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -226,6 +227,11 @@ func keepMeta(old, object store.Object) {
 // part takes the part that a write may change, the status or everything else, and the
 // rest from old.
 func part(sub string, old, object store.Object) store.Object {
+	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
+		kept := old.DeepCopyObject().(*v1.Namespace)
+		kept.Spec.Finalizers = namespace.Spec.Finalizers
+		return kept
+	}
 	if sub != "status" {
 		fieldOf(object, "Status").Set(fieldOf(old.DeepCopyObject(), "Status"))
 		return object
