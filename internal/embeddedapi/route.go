@@ -212,8 +212,11 @@ func (r *request) fail(err error) {
 }
 
 // local refuses requests that a web page could send through a browser on this host: TCP
-// on loopback has no other access control.
+// on loopback has no other access control. A client behind TLS has shown its certificate.
 func local(r *http.Request) error {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return nil
+	}
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return nil
 	}
