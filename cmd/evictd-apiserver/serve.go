@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,7 @@ const (
 )
 
 // run serves until ctx ends.
-func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error {
+func run(ctx context.Context, cfg embeddedapi.Config, addresses []string, files *tlsFiles) error {
 	service, err := osprocess.NewService()
 	if err != nil {
 		return cli.BadInput(err)
@@ -35,7 +36,11 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error 
 	if err != nil {
 		return err
 	}
-	listeners, err := listenAll(addresses, held)
+	secure, err := files.config()
+	if err != nil {
+		return err
+	}
+	listeners, err := listenAll(addresses, held, secure)
 	if err != nil {
 		return err
 	}
@@ -79,10 +84,10 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string) error 
 }
 
 // listenAll takes all addresses or none.
-func listenAll(addresses []string, held serve.HeldSockets) (listeners []net.Listener, err error) {
+func listenAll(addresses []string, held serve.HeldSockets, secure *tls.Config) (listeners []net.Listener, err error) {
 	var faults []error
 	for _, address := range addresses {
-		l, err := listen(address, held)
+		l, err := listen(address, held, secure)
 		if err != nil {
 			faults = append(faults, cli.BadInput(fmt.Errorf("--listen %s: %w", address, err)))
 			continue
@@ -98,7 +103,8 @@ func listenAll(addresses []string, held serve.HeldSockets) (listeners []net.List
 	return nil, errors.Join(faults...)
 }
 
-func listen(address string, held serve.HeldSockets) (net.Listener, error) {
+// listen serves this host in the clear, and other hosts with certificates on both sides.
+func listen(address string, held serve.HeldSockets, secure *tls.Config) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if !filepath.IsAbs(path) {
 			return nil, errors.New("expected unix: and an absolute path")
@@ -106,8 +112,12 @@ func listen(address string, held serve.HeldSockets) (net.Listener, error) {
 		return serve.Socket(path, held)
 	}
 	at, err := netip.ParseAddrPort(address)
-	if err != nil || !at.Addr().IsLoopback() {
-		return nil, errors.New("the embedded API is for one host and does not authenticate its clients; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT")
+	if err != nil || !at.Addr().IsLoopback() && secure == nil {
+		return nil, fmt.Errorf("other hosts could reach it; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT, or IP:PORT with --%s, --%s and --%s", certFlag, keyFlag, clientCAFlag)
 	}
-	return net.Listen("tcp", address)
+	l, err := net.Listen("tcp", address)
+	if err == nil && !at.Addr().IsLoopback() {
+		l = tls.NewListener(l, secure)
+	}
+	return l, err
 }

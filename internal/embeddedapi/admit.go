@@ -1,9 +1,9 @@
 package embeddedapi
 
 import (
-	"cmp"
 	"errors"
 	"slices"
+	"strconv"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -99,6 +99,9 @@ func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.Err
 func admitPriorityClass(a *API, object, old store.Object) utilvalidation.ErrorList {
 	class := object.(*schedulingv1.PriorityClass)
 	faults := a.classesWithout(class.Name).AddPriorityClass(class)
+	if old == nil {
+		class.Generation = 1
+	}
 	if before, ok := old.(*schedulingv1.PriorityClass); ok {
 		faults = append(faults, same("value", class.Value, before.Value)...)
 		faults = append(faults, same("preemptionPolicy", class.PreemptionPolicy, before.PreemptionPolicy)...)
@@ -150,7 +153,7 @@ func admitVolume(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	volume := object.(*v1.PersistentVolume)
 	admission.CompleteVolume(volume)
 	if old == nil {
-		volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending}
+		volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending, LastPhaseTransitionTime: new(metav1.Now().Rfc3339Copy())}
 	}
 	return nil
 }
@@ -166,26 +169,37 @@ func admitClaim(a *API, object, old store.Object) utilvalidation.ErrorList {
 
 func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	service := object.(*v1.Service)
-	service.Spec.Type = cmp.Or(service.Spec.Type, v1.ServiceTypeClusterIP)
 	if old == nil {
 		service.Status = v1.ServiceStatus{}
 	}
 	return nil
 }
 
+// admitWorkload empties the status of a new object, and keeps the selector of a controller of apps/v1.
 func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
-	switch o := object.(type) {
-	case *appsv1.ReplicaSet:
-		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
-	case *appsv1.StatefulSet:
-		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
-	case *v1.ReplicationController:
-		o.Spec.Replicas = new(ptr.Deref(o.Spec.Replicas, 1))
-	}
 	if old == nil {
 		fieldOf(object, "Status").SetZero()
+		return nil
 	}
-	return nil
+	selector := fieldOf(object, "Spec").FieldByName("Selector")
+	if object.GetObjectKind().GroupVersionKind().Group != appsv1.GroupName || !selector.IsValid() {
+		return nil
+	}
+	return validation.ValidateImmutableField(selector.Interface(), fieldOf(old, "Spec").FieldByName("Selector").Interface(), utilvalidation.NewPath("spec", "selector"))
+}
+
+// admitDaemonSet counts the changes of the template in an annotation, by which
+// kube-controller-manager labels pods.
+func admitDaemonSet(a *API, object, old store.Object) utilvalidation.ErrorList {
+	set, template := object.(*appsv1.DaemonSet), int64(1)
+	if before, ok := old.(*appsv1.DaemonSet); ok {
+		template, _ = strconv.ParseInt(before.Annotations[appsv1.DeprecatedTemplateGeneration], 10, 64)
+		if !apiequality.Semantic.DeepEqual(before.Spec.Template, set.Spec.Template) {
+			template++
+		}
+	}
+	metav1.SetMetaDataAnnotation(&set.ObjectMeta, appsv1.DeprecatedTemplateGeneration, strconv.FormatInt(template, 10))
+	return admitWorkload(a, object, old)
 }
 
 func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evictd/evictd/internal/embeddedapi/defaults"
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 	"github.com/evictd/evictd/internal/manifest"
@@ -32,21 +33,23 @@ type API struct {
 	scheme   *runtime.Scheme
 	media    []runtime.SerializerInfo
 	kinds    []*kind
+	defaults *defaults.Setter
 	store    *store.Store
 	follower *store.Follower
 	log      *slog.Logger
 	models   *openapi.Models
 	stopping chan struct{} // closed when Run ends: watches end
 
-	classes classes
-	budgets sync.Mutex // held while budgets are computed and spent
+	classes   classes
+	snapshots snapshots
+	budgets   sync.Mutex // held while budgets are computed and spent
 }
 
 // New loads the directory, reads manifests written by other processes and creates the
 // objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
-	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), log: cfg.Log, stopping: make(chan struct{})}
+	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {
@@ -189,6 +192,7 @@ func (a *API) decodeManifest(resource string, key store.Key, document []byte) (s
 	if err := manifest.Decode(document, object); err != nil {
 		return nil, err
 	}
+	a.defaults.Set(object)
 	if object.GetName() == "" {
 		object.SetName(key.Name)
 	}

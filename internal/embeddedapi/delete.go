@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"slices"
+	"strconv"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -58,7 +59,7 @@ func (r *request) delete() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	object, gone, err := r.api.remove(r.kind, r.key(), options, len(options.DryRun) > 0)
-	if err != nil || !gone || r.kind.Kind == "Pod" {
+	if err != nil || !gone || r.kind.answers {
 		return http.StatusOK, object, err
 	}
 	return http.StatusOK, &metav1.Status{
@@ -93,7 +94,7 @@ func (r *request) deleteAll() (int, runtime.Object, error) {
 		}
 		items = append(items, r.kind.served(object))
 	}
-	list, err := r.api.listOf(r.kind, items, revision)
+	list, err := r.api.listOf(r.kind, items, metav1.ListMeta{ResourceVersion: strconv.FormatUint(revision, 10)})
 	return http.StatusOK, list, err
 }
 
@@ -199,7 +200,7 @@ func terminating(old store.Object, grace int64, finalizers []string) store.Objec
 	at := time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)
 	object.SetDeletionTimestamp(&metav1.Time{Time: at})
 	object.SetDeletionGracePeriodSeconds(&grace)
-	if object.GetGeneration() > 0 {
+	if object.GetGeneration() > 0 && old.GetDeletionTimestamp() == nil {
 		object.SetGeneration(object.GetGeneration() + 1)
 	}
 	if namespace, ok := object.(*v1.Namespace); ok {

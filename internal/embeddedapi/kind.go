@@ -1,14 +1,21 @@
 package embeddedapi
 
 import (
+	"slices"
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
 	eventsv1 "k8s.io/api/events/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -28,10 +35,12 @@ type kind struct {
 	namespaced         bool
 	status             bool          // has the subresource, and writes elsewhere leave the status alone
 	generation         bool          // counts the changes of its spec
+	answers            bool          // a deletion answers with the last state of the object
 	orphans            bool          // a deletion that names no policy keeps the dependents
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
 	memory             string        // the namespace whose objects have the lifetime; the others are on disk
+	warning            string        // answers every write of an object
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
@@ -60,7 +69,9 @@ var (
 )
 
 // newKinds is the API. Of the kinds on disk, referenced kinds are first.
-func newKinds() []*kind {
+func newKinds() []*kind { return slices.Concat(schedulingKinds(), controllerKinds()) }
+
+func schedulingKinds() []*kind {
 	return []*kind{
 		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
@@ -68,30 +79,31 @@ func newKinds() []*kind {
 			admit: admitPriorityClass, columns: priorityClassColumns},
 		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", singular: "storageclass", short: []string{"sc"},
+		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
 			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", singular: "csidriver"},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver"},
 		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
 			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", singular: "csinode", columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", columns: csiNodeColumns},
 		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", singular: "volumeattachment", status: true, columns: attachmentColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", singular: "persistentvolume", short: []string{"pv"}, status: true,
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, columns: attachmentColumns},
+		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
+		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
 			admit: admitClaim, columns: claimColumns},
-		{GroupVersionKind: core.WithKind("Service"), resource: "services", singular: "service", short: []string{"svc"}, namespaced: true, status: true,
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true,
 			admit: admitService, fields: serviceFields, columns: serviceColumns},
 		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
 		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, columns: statefulSetColumns},
-		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true, columns: daemonSetColumns},
+		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true,
+			admit: admitDaemonSet, columns: daemonSetColumns},
 		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
 		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true,
 			admit: admitBudget, columns: budgetColumns},
-		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", answers: true, singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
 			admit: admitPod, fields: podFields, columns: podColumns},
 		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
 			fields: eventFields, columns: eventColumns},
@@ -107,7 +119,8 @@ func newScheme() *runtime.Scheme {
 	scheme := runtime.NewScheme()
 	for _, add := range []func(*runtime.Scheme) error{
 		v1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, nodev1.AddToScheme,
-		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme,
+		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme, batchv1.AddToScheme,
+		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, resourceapi.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -121,5 +122,35 @@ func TestBadManifestIsLoggedOnceAndLeftAlone(t *testing.T) {
 		if got := read(t, s.path(c.path)); got != c.text {
 			t.Errorf("%s was changed to %q", c.path, got)
 		}
+	}
+}
+
+// TestDataOfThePreviousVersionIsServed holds that the directory of a version that set fewer
+// defaults is served: the same objects under the same versions, with all defaults, as a kubelet and
+// kube-controller-manager expect them, and that they can be changed.
+func TestDataOfThePreviousVersionIsServed(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.CopyFS(dir, os.DirFS("testdata/previous")))
+	s := serve(t, dir)
+	client := s.client(t)
+	p := must[*v1.Pod](t)(client.CoreV1().Pods("default").Get(t.Context(), "web", metav1.GetOptions{}))
+	stored := read(t, "testdata/previous/pods/default/web.yaml")
+	if !strings.Contains(stored, string(p.UID)) || !strings.Contains(stored, `resourceVersion: "`+p.ResourceVersion+`"`) || p.Spec.NodeName != "n1" {
+		t.Errorf("another pod: %+v", p.ObjectMeta)
+	}
+	if c := p.Spec.Containers[0]; p.Spec.EnableServiceLinks == nil || p.Spec.SecurityContext == nil || c.ImagePullPolicy == "" || c.TerminationMessagePath == "" {
+		t.Errorf("a kubelet cannot start it: %+v", p.Spec)
+	}
+	set := must[*appsv1.DaemonSet](t)(client.AppsV1().DaemonSets("default").Get(t.Context(), "agent", metav1.GetOptions{}))
+	if set.Spec.UpdateStrategy.RollingUpdate == nil || set.Spec.Template.Spec.RestartPolicy != v1.RestartPolicyAlways {
+		t.Errorf("a controller cannot roll it out: %+v", set.Spec)
+	}
+	for _, path := range []string{podPath[:len(podPath)-1] + "web/status", "/api/v1/nodes/n1/status", "/apis/apps/v1/namespaces/default/daemonsets/agent", budgetPath + "/web", "/api/v1/namespaces/default/services/web"} {
+		if got := s.call(t, "PATCH", path, `{"metadata":{"annotations":{"a":"b"}}}`, "Content-Type", merge); got.code != 200 {
+			t.Errorf("patch %s: %s", path, got.body)
+		}
+	}
+	if strings.Contains(s.log.String(), "not taken") {
+		t.Error(s.log.String())
 	}
 }

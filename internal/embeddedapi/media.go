@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/munnerz/goautoneg"
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -134,7 +135,7 @@ func (r *request) answer(code int, object runtime.Object) {
 	if o, ok := object.(store.Object); ok && r.kind != nil {
 		object = r.kind.served(o)
 	}
-	if r.accepted.table {
+	if _, isScale := object.(*autoscalingv1.Scale); r.accepted.table && !isScale {
 		object = r.inTable(object)
 	}
 	r.w.Header().Set("Content-Type", r.accepted.MediaType)

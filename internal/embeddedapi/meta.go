@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -142,6 +143,8 @@ func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 			}
 		}
 		sub("status", schema.GroupVersionKind{Kind: k.Kind}, "get", "patch", "update")
+		sub("scale", autoscalingv1.SchemeGroupVersion.WithKind("Scale"), "get", "patch", "update")
+		sub("finalize", schema.GroupVersionKind{Kind: k.Kind}, "update")
 		sub("binding", schema.GroupVersionKind{Kind: "Binding"}, "create")
 		sub("eviction", policyv1.SchemeGroupVersion.WithKind("Eviction"), "create")
 	}

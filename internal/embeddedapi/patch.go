@@ -45,8 +45,7 @@ func (r *request) patch() (int, runtime.Object, error) {
 	}
 	apply := patchers[types.PatchType(contentType)]
 	if apply == nil {
-		return 0, nil, failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-			"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
+		return 0, nil, unknownPatch()
 	}
 	body, err := r.body()
 	if err != nil {
@@ -57,6 +56,11 @@ func (r *request) patch() (int, runtime.Object, error) {
 	}
 	object, err := r.api.update(r.Context(), change{kind: r.kind, key: r.key(), sub: r.sub, dryRun: r.dryRun(), next: next})
 	return http.StatusOK, object, err
+}
+
+func unknownPatch() error {
+	return failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
+		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
 }
 
 func (r *request) patched(old store.Object, apply func([]byte, runtime.Object) ([]byte, error)) (store.Object, error) {

@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
 func (r *request) get() (int, runtime.Object, error) {
@@ -22,7 +24,7 @@ func (r *request) get() (int, runtime.Object, error) {
 	return http.StatusOK, object, nil
 }
 
-// list answers with all objects: it ignores limit, and never returns a continue token.
+// list answers with all objects, or a page of them.
 func (r *request) list() (int, runtime.Object, error) {
 	if r.query.Get("watch") == "true" || r.query.Get("watch") == "1" {
 		return 0, nil, r.watch()
@@ -31,28 +33,37 @@ func (r *request) list() (int, runtime.Object, error) {
 	if err != nil {
 		return 0, nil, err
 	}
-	if r.query.Get("continue") != "" {
-		return 0, nil, apierrors.NewResourceExpired("the continue parameter is not one of this server: it answers lists whole")
-	}
-	asked, err := r.revision()
+	objects, about, err := r.page(filter)
 	if err != nil {
 		return 0, nil, err
 	}
-	objects, revision := r.kind.table.List(r.namespace)
-	if r.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) && asked != revision {
-		return 0, nil, apierrors.NewResourceExpired(fmt.Sprintf("the resource version %d is no longer there", asked))
-	}
 	items := make([]runtime.Object, 0, len(objects))
 	for _, o := range objects {
-		if filter.matches(o) {
-			items = append(items, r.kind.served(o))
-		}
+		items = append(items, r.kind.served(o))
 	}
-	list, err := r.api.listOf(r.kind, items, revision)
+	list, err := r.api.listOf(r.kind, items, about)
 	return http.StatusOK, list, err
 }
 
-func (a *API) listOf(k *kind, items []runtime.Object, revision uint64) (runtime.Object, error) {
+// matching are the objects that the filter matches, in order, and their revision.
+func (r *request) matching(filter *filter) (matching []store.Object, revision uint64, err error) {
+	asked, err := r.revision()
+	if err != nil {
+		return nil, 0, err
+	}
+	objects, revision := r.kind.table.List(r.namespace)
+	if r.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) && asked != revision {
+		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("the resource version %d is no longer there", asked))
+	}
+	for _, o := range objects {
+		if filter.matches(o) {
+			matching = append(matching, o)
+		}
+	}
+	return matching, revision, nil
+}
+
+func (a *API) listOf(k *kind, items []runtime.Object, about metav1.ListMeta) (runtime.Object, error) {
 	gvk := k.GroupVersion().WithKind(k.Kind + "List")
 	list, err := a.scheme.New(gvk)
 	if err != nil {
@@ -62,7 +73,10 @@ func (a *API) listOf(k *kind, items []runtime.Object, revision uint64) (runtime.
 	if err := meta.SetList(list, items); err != nil {
 		return nil, err
 	}
-	list.(metav1.ListInterface).SetResourceVersion(strconv.FormatUint(revision, 10))
+	listed := list.(metav1.ListInterface)
+	listed.SetResourceVersion(about.ResourceVersion)
+	listed.SetContinue(about.Continue)
+	listed.SetRemainingItemCount(about.RemainingItemCount)
 	return list, nil
 }
 

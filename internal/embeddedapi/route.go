@@ -53,6 +53,10 @@ var handlers = map[string]handler{
 	"PATCH status":     (*request).patch,
 	"POST binding":     (*request).bind,
 	"POST eviction":    (*request).evict,
+	"GET scale":        (*request).getScale,
+	"PUT scale":        (*request).putScale,
+	"PATCH scale":      (*request).patchScale,
+	"PUT finalize":     (*request).put,
 }
 
 // ServeHTTP answers one request.
@@ -96,6 +100,9 @@ func (r *request) serve() error {
 	}
 	if err := r.checkOptions(); err != nil {
 		return err
+	}
+	if optionsOf[r.Method] != "" && r.kind.warning != "" {
+		r.warn(r.kind.warning)
 	}
 	code, object, err := handle(r)
 	if err == nil && object != nil {
@@ -145,7 +152,7 @@ func (r *request) parse() error {
 	}
 	if !r.kind.hasSub(r.sub) {
 		return failure(http.StatusNotFound, metav1.StatusReasonNotFound,
-			fmt.Sprintf("the embedded API does not serve %s/%s: it runs no containers", r.kind.resource, r.sub))
+			fmt.Sprintf("the embedded API does not serve %s/%s: it runs no containers and issues no tokens", r.kind.resource, r.sub))
 	}
 	return nil
 }
@@ -158,6 +165,10 @@ func (k *kind) hasSub(name string) bool {
 		return k.status
 	case "binding", "eviction":
 		return k.Kind == "Pod"
+	case "scale":
+		return scales[k.Kind] != nil
+	case "finalize":
+		return k.Kind == "Namespace"
 	}
 	return false
 }
@@ -201,8 +212,11 @@ func (r *request) fail(err error) {
 }
 
 // local refuses requests that a web page could send through a browser on this host: TCP
-// on loopback has no other access control.
+// on loopback has no other access control. A client behind TLS has shown its certificate.
 func local(r *http.Request) error {
+	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
+		return nil
+	}
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return nil
 	}

@@ -61,7 +61,7 @@ func (r *request) inTable(object runtime.Object) runtime.Object {
 		table.ColumnDefinitions = append(table.ColumnDefinitions, definition)
 	}
 	if list, isList := object.(metav1.ListInterface); isList && meta.IsListType(object) {
-		table.ResourceVersion = list.GetResourceVersion()
+		table.ListMeta = metav1.ListMeta{ResourceVersion: list.GetResourceVersion(), Continue: list.GetContinue(), RemainingItemCount: list.GetRemainingItemCount()}
 		each := func(item runtime.Object) error {
 			table.Rows = append(table.Rows, r.row(columns, item.(store.Object)))
 			return nil

@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
@@ -94,6 +95,7 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	if object.GetResourceVersion() != "" {
 		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
+	a.defaults.Set(object)
 	object.SetUID(uuid.NewUUID())
 	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	object.SetDeletionTimestamp(nil)
@@ -176,6 +178,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if err := checkIdentity(c.kind, old, object); err != nil {
 		return nil, err
 	}
+	a.defaults.Set(object)
 	keepMeta(old, object)
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
@@ -184,7 +187,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && c.sub == "" && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.kind.generation && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
+	if c.kind.generation && !c.internal && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	return object, refusal(c.kind, object.GetName(), faults)
@@ -224,6 +227,11 @@ func keepMeta(old, object store.Object) {
 // part takes the part that a write may change, the status or everything else, and the
 // rest from old.
 func part(sub string, old, object store.Object) store.Object {
+	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
+		kept := old.DeepCopyObject().(*v1.Namespace)
+		kept.Spec.Finalizers = namespace.Spec.Finalizers
+		return kept
+	}
 	if sub != "status" {
 		fieldOf(object, "Status").Set(fieldOf(old.DeepCopyObject(), "Status"))
 		return object

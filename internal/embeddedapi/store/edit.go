@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"path/filepath"
 	"sync"
 	"time"
 )
@@ -144,13 +145,17 @@ func (e *edits) busy(path string) bool {
 
 // setAside renames a manifest that was not taken.
 func (t *Table) setAside(path string) error {
-	err := os.Rename(path, path+refusedExtension)
+	aside := path + refusedExtension
+	if name := filepath.Base(path); len(name) > longest-len(refusedExtension) {
+		aside = filepath.Join(filepath.Dir(path), name[:longest-len(refusedExtension)-1]+refusedExtension)
+	}
+	err := os.Rename(path, aside)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
 	if err != nil {
 		return fmt.Errorf("set a refused manifest aside: %w", err)
 	}
-	t.store.cfg.Log.Warn("a manifest that was not taken is set aside", "file", path+refusedExtension)
+	t.store.cfg.Log.Warn("a manifest that was not taken is set aside", "file", aside)
 	return nil
 }

@@ -15,6 +15,7 @@ const (
 	lockFile     = ".lock"     // held by the process that serves the directory
 	revisionFile = ".revision" // the last reserved revision
 	extension    = ".yaml"
+	longest      = 250 // bytes of a name that has the extension: NAME_MAX is 255, names have up to 253
 )
 
 func (t *Table) dir(namespace string) string {
@@ -22,6 +23,9 @@ func (t *Table) dir(namespace string) string {
 }
 
 func (t *Table) path(key Key) string {
+	if len(key.Name) > longest {
+		return filepath.Join(t.dir(key.Namespace), key.Name)
+	}
 	return filepath.Join(t.dir(key.Namespace), key.Name+extension)
 }
 
@@ -108,6 +112,7 @@ func (s *Store) place(path string) (*Table, Key) {
 	parts := strings.Split(relative, string(filepath.Separator))
 	t := s.tables[parts[0]]
 	name, isManifest := strings.CutSuffix(parts[len(parts)-1], extension)
+	isManifest = isManifest || len(name) > longest
 	if t == nil || !t.onDisk || !isManifest || strings.HasPrefix(name, ".") {
 		return nil, Key{}
 	}

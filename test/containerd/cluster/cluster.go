@@ -1,5 +1,5 @@
-// Package cluster runs a whole cluster for tests: kube-apiserver with etcd,
-// kube-controller-manager, kube-scheduler, and nodes of a containerd and a kubelet each,
+// Package cluster runs a whole cluster for tests: kube-apiserver with etcd, or evictd's
+// embedded API, kube-controller-manager, a scheduler, and nodes of a containerd and a kubelet each,
 // below a bounded cgroup of the node's own. An evictd protects the first node.
 //
 // A test makes objects and waits for what the API server shows. What it asserts is the
@@ -25,6 +25,7 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/test/containerd/node"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/harness/kube"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	// Disk has the first node keep images, writable layers, volumes and logs on a
 	// filesystem of its own, of so many bytes; 0 for none.
 	Disk int64
+	// Embedded has evictd's API server and scheduler in place of kube-apiserver and kube-scheduler.
+	Embedded bool
 	// Kubelet are fields of every KubeletConfiguration.
 	Kubelet map[string]any
 }
@@ -81,18 +84,13 @@ func Start(t testing.TB, o Options) *Cluster {
 		{Name: apiserver.OtherNodeName, identity: apiserver.OtherNode, Node: node.Start(t, node.BesideKubelet, node.Options{Memory: o.Memory})},
 	}
 	c.dir = c.Nodes[0].Dir()
-	c.startServer()
-	c.grant()
-	for _, program := range []struct {
-		name string
-		args []string
-	}{
-		{"kube-controller-manager", []string{controllers, "--cert-dir=" + c.dir}},
-		{"kube-scheduler", []string{"--authentication-skip-lookup"}},
-	} {
-		args := append([]string{"--kubeconfig=" + c.API.Kubeconfig(apiserver.Admin), "--leader-elect=false", "--secure-port=0"}, program.args...)
-		path := c.program(program.name)
-		c.run(program.name, func() *exec.Cmd { return exec.Command(path, args...) })
+	c.startServer(o.Embedded)
+	c.runProgram("kube-controller-manager", controllers, "--cert-dir="+c.dir)
+	if o.Embedded {
+		harness.Scheduler(t, filepath.Join(harness.Dir(t), "scheduler.sock"), c.API.Args(apiserver.Kube)...)
+	} else {
+		c.grant()
+		c.runProgram("kube-scheduler", "--authentication-skip-lookup")
 	}
 	for _, n := range c.Nodes {
 		n.fields = o.Kubelet
@@ -102,6 +100,14 @@ func Start(t testing.TB, o Options) *Cluster {
 		c.Await("node "+n.Name+" to be ready", func() bool { return c.isReady(n) })
 	}
 	return c
+}
+
+// runProgram runs a program of Kubernetes that is a client of the API server.
+func (c *Cluster) runProgram(name string, more ...string) {
+	c.T.Helper()
+	args := append([]string{"--kubeconfig=" + c.API.Kubeconfig(apiserver.Admin), "--leader-elect=false", "--secure-port=0"}, more...)
+	path := c.program(name)
+	c.run(name, func() *exec.Cmd { return exec.Command(path, args...) })
 }
 
 // With is the cluster as another test uses it, while the test that started it runs.
@@ -130,9 +136,15 @@ func (c *Cluster) must(err error) {
 	}
 }
 
-func (c *Cluster) startServer() {
+func (c *Cluster) startServer(embedded bool) {
 	c.T.Helper()
-	server, err := apiserver.NewKubeAPIServer()
+	start := func() (*apiserver.Server, error) { return apiserver.NewKubeAPIServer() }
+	if embedded {
+		start = func() (*apiserver.Server, error) {
+			return apiserver.NewEmbedded(harness.Program(c.T, "evictd-apiserver"))
+		}
+	}
+	server, err := start()
 	if unavailable, is := errors.AsType[*apiserver.UnavailableError](err); is {
 		c.T.Skip("skipped:", unavailable)
 	}

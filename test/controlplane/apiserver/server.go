@@ -9,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -54,7 +55,7 @@ type Server struct {
 	launch  func(*Server) (*process.Process, error) // returns once it is ready
 	process *process.Process
 	address string // unix:PATH, empty for a kube-apiserver
-	port    string // of a kube-apiserver, once it is known
+	port    string // on loopback, once it is known
 	extra   []string
 }
 
@@ -135,7 +136,7 @@ func (s *Server) Args(identity string) []string {
 	return []string{sandbox.Kubeconfig(s.Kubeconfig(identity))}
 }
 
-// Kubeconfig is the file of an identity of a kube-apiserver.
+// Kubeconfig is the file of an identity.
 func (s *Server) Kubeconfig(identity string) string { return s.File(identity + ".kubeconfig") }
 
 // File is the path of a file that the server keeps, such as pki/ca.crt.
@@ -198,13 +199,35 @@ func launchKubeAPIServer(s *Server) (*process.Process, error) {
 func launchEmbedded(s *Server, program string) (*process.Process, error) {
 	socket := filepath.Join(s.dir, "api.sock")
 	s.address = "unix:" + socket
-	cmd := exec.Command(program, sandbox.APIServer(socket, filepath.Join(s.dir, "data"))...)
+	if s.port == "" {
+		if err := s.takePort(); err != nil {
+			return nil, err
+		}
+	}
+	cmd := exec.Command(program, append(sandbox.APIServer(socket, filepath.Join(s.dir, "data")), "--listen=127.0.0.1:"+s.port)...)
 	cmd.Stderr = os.Stderr
 	p, err := process.Start(cmd)
 	if err != nil {
 		return nil, err
 	}
 	return s.started(p)
+}
+
+// takePort finds a free port of loopback, for the programs that read a kubeconfig, and writes their
+// files: the embedded API knows no identities.
+func (s *Server) takePort() error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	defer l.Close()
+	_, s.port, err = net.SplitHostPort(l.Addr().String())
+	text := fmt.Sprintf(`{"apiVersion": "v1", "kind": "Config", "current-context": "c", "users": [{"name": "u", "user": {}}],
+"clusters": [{"name": "c", "cluster": {"server": "http://127.0.0.1:%s"}}], "contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}]}`, s.port)
+	for _, identity := range []string{Admin, Node, OtherNode, Scheduler, Kube} {
+		err = errors.Join(err, os.WriteFile(s.Kubeconfig(identity), []byte(text), 0o600))
+	}
+	return err
 }
 
 // started waits until a server is ready and has made its first namespace, which happens

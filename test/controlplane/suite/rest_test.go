@@ -255,13 +255,9 @@ var (
 	age     = regexp.MustCompile(`^(\d+[smh])+$`)
 )
 
-// unread are fields that no scheduler and no agent reads, which the embedded API
-// need not fill in: defaults of pods for the kubelet, the history of
-// fields, the explanation of a table's columns, how often a spec was changed.
-var unread = []string{
-	"dnsPolicy", "enableServiceLinks", "imagePullPolicy", "terminationMessagePath", "terminationMessagePolicy",
-	"managedFields", "description", "generation",
-}
+// unread are fields that the embedded API does not fill in: the history of fields and the
+// explanation of a table's columns.
+var unread = []string{"managedFields", "description"}
 
 // settle makes the same what differs from run to run, and leaves out what is
 // unread.
@@ -274,9 +270,6 @@ func settle(value any) any {
 	case map[string]any:
 		for _, name := range unread {
 			delete(value, name)
-		}
-		if context, isSet := value["securityContext"].(map[string]any); isSet && len(context) == 0 {
-			delete(value, "securityContext")
 		}
 		if kind, _ := value["kind"].(string); strings.HasSuffix(kind, "List") {
 			for _, item := range value["items"].([]any) {

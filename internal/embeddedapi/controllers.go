@@ -1,0 +1,159 @@
+package embeddedapi
+
+import (
+	"maps"
+
+	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
+	batchv1 "k8s.io/api/batch/v1"
+	v1 "k8s.io/api/core/v1"
+	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
+	resourceapi "k8s.io/api/resource/v1"
+	storagev1 "k8s.io/api/storage/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+)
+
+// controllerKinds are what kube-controller-manager and a kubelet read and write beside the kinds
+// of a scheduler. They are stored, with defaults; what other plugins of kube-apiserver do with
+// some of them is in the warning that a write is answered with.
+func controllerKinds() []*kind {
+	batch, resources, discovery := batchv1.SchemeGroupVersion, resourceapi.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
+	return []*kind{
+		{GroupVersionKind: core.WithKind("ConfigMap"), resource: "configmaps", singular: "configmap", short: []string{"cm"}, namespaced: true, admit: admitConfigMap},
+		{GroupVersionKind: core.WithKind("Secret"), resource: "secrets", singular: "secret", namespaced: true, admit: admitSecret, fields: secretFields},
+		{GroupVersionKind: core.WithKind("ServiceAccount"), resource: "serviceaccounts", singular: "serviceaccount", short: []string{"sa"}, answers: true, namespaced: true},
+		{GroupVersionKind: core.WithKind("LimitRange"), resource: "limitranges", singular: "limitrange", short: []string{"limits"}, namespaced: true,
+			warning: "the embedded API stores LimitRanges and does not apply them"},
+		{GroupVersionKind: core.WithKind("ResourceQuota"), resource: "resourcequotas", singular: "resourcequota", short: []string{"quota"}, answers: true, namespaced: true, status: true,
+			admit: admitWorkload, warning: "the embedded API stores ResourceQuotas and does not enforce them"},
+		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true},
+		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true},
+		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
+		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true},
+		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true,
+			admit: admitWorkload, columns: deploymentColumns},
+		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", singular: "job", namespaced: true, status: true, generation: true, orphans: true,
+			admit: admitJob, fields: jobFields, columns: jobColumns},
+		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", singular: "cronjob", short: []string{"cj"}, namespaced: true, status: true, generation: true, admit: admitWorkload},
+		{GroupVersionKind: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
+			short: []string{"hpa"}, namespaced: true, status: true, admit: admitWorkload},
+		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), resource: "networkpolicies", singular: "networkpolicy", short: []string{"netpol"},
+			namespaced: true, generation: true},
+		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true},
+		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true},
+		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitWorkload},
+		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true},
+		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, fields: sliceFields},
+	}
+}
+
+var (
+	secretFields = fieldSet{"type": field(func(s *v1.Secret) string { return string(s.Type) })}
+	jobFields    = fieldSet{"status.successful": field(func(j *batchv1.Job) string { return number(j.Status.Succeeded) })}
+	sliceFields  = fieldSet{
+		"spec.nodeName": field(func(s *resourceapi.ResourceSlice) string { return ptr.Deref(s.Spec.NodeName, "") }),
+		"spec.driver":   field(func(s *resourceapi.ResourceSlice) string { return s.Spec.Driver }),
+	}
+)
+
+var deploymentColumns = []column{nameColumn,
+	col("Ready", func(d *appsv1.Deployment) any {
+		return number(d.Status.ReadyReplicas) + "/" + number(ptr.Deref(d.Spec.Replicas, 0))
+	}),
+	col("Up-to-date", func(d *appsv1.Deployment) any { return number(d.Status.UpdatedReplicas) }),
+	col("Available", func(d *appsv1.Deployment) any { return number(d.Status.AvailableReplicas) }),
+	ageColumn,
+}
+
+var jobColumns = []column{nameColumn,
+	col("Completions", func(j *batchv1.Job) any {
+		return number(j.Status.Succeeded) + "/" + number(ptr.Deref(j.Spec.Completions, 1))
+	}),
+	ageColumn,
+}
+
+// admitSecret takes the data that a client wrote as text, and keeps immutable secrets.
+func admitSecret(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	secret := object.(*v1.Secret)
+	for name, text := range secret.StringData {
+		if secret.Data == nil {
+			secret.Data = map[string][]byte{}
+		}
+		secret.Data[name] = []byte(text)
+	}
+	secret.StringData = nil
+	before, ok := old.(*v1.Secret)
+	if !ok {
+		return nil
+	}
+	faults := same("type", secret.Type, before.Type)
+	if ptr.Deref(before.Immutable, false) {
+		faults = append(faults, unchanged("immutable", apiequality.Semantic.DeepEqual(secret.Immutable, before.Immutable))...)
+		faults = append(faults, unchanged("data", apiequality.Semantic.DeepEqual(secret.Data, before.Data))...)
+	}
+	return faults
+}
+
+func admitConfigMap(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	if before, ok := old.(*v1.ConfigMap); ok && ptr.Deref(before.Immutable, false) {
+		now := object.(*v1.ConfigMap)
+		faults = append(faults, unchanged("immutable", apiequality.Semantic.DeepEqual(now.Immutable, before.Immutable))...)
+		faults = append(faults, unchanged("data", apiequality.Semantic.DeepEqual(now.Data, before.Data))...)
+		faults = append(faults, unchanged("binaryData", apiequality.Semantic.DeepEqual(now.BinaryData, before.BinaryData))...)
+	}
+	return faults
+}
+
+// unchanged refuses a change of a field of an immutable object.
+func unchanged(name string, holds bool) utilvalidation.ErrorList {
+	if holds {
+		return nil
+	}
+	return utilvalidation.ErrorList{utilvalidation.Forbidden(utilvalidation.NewPath(name), "field is immutable when `immutable` is set")}
+}
+
+// admitEndpointSlice counts the changes of everything but metadata.
+func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	slice, before := object.(*discoveryv1.EndpointSlice), &discoveryv1.EndpointSlice{}
+	if old != nil {
+		before = old.(*discoveryv1.EndpointSlice)
+	}
+	slice.Generation = before.Generation
+	if old == nil || !apiequality.Semantic.DeepEqual([]any{slice.Endpoints, slice.Ports, slice.AddressType}, []any{before.Endpoints, before.Ports, before.AddressType}) {
+		slice.Generation++
+	}
+	return nil
+}
+
+// admitJob labels the pods of a new job with its uid and selects them by it, as
+// generateSelector of Kubernetes' job strategy does.
+func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
+	job := object.(*batchv1.Job)
+	if before, ok := old.(*batchv1.Job); ok {
+		if !apiequality.Semantic.DeepEqual(job.Spec.Selector, before.Spec.Selector) {
+			return utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("spec", "selector"), "", "field is immutable")}
+		}
+		return nil
+	}
+	if !ptr.Deref(job.Spec.ManualSelector, false) {
+		labels := maps.Clone(job.Spec.Template.Labels)
+		if labels == nil {
+			labels = map[string]string{}
+		}
+		for _, prefix := range []string{"", "batch.kubernetes.io/"} {
+			labels[prefix+"job-name"], labels[prefix+"controller-uid"] = job.Name, string(job.UID)
+		}
+		job.Spec.Template.Labels = labels
+		if len(job.Labels) == 0 {
+			job.Labels = maps.Clone(labels)
+		}
+		job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}}
+	}
+	return admitWorkload(a, object, nil)
+}
