@@ -18,17 +18,21 @@ import (
 	"github.com/evictd/evictd/test/harness"
 )
 
-// isolated runs a kubelet that does not change this host: it has a /var/log/containers of
-// its own, and copies of the kernel parameters that it sets, in the directory $0. Its mounts
-// below the directory $1 are those of the host, as containerd mounts volumes from there.
+// isolated runs a kubelet that neither changes this host nor meets another kubelet. It has
+// directories of its own in place of those that are not below its root directory, and copies of the
+// kernel parameters that it sets, in the directory $0. Its mounts below the directory $1 are those
+// of the host, as containerd mounts volumes from there.
 const isolated = `set -e
 root=$1
 shift
 while read -r _ _ _ _ point _; do
 	case $point in "$root"*) ;; *) mount --make-private "$point" 2>/dev/null || true ;; esac
 done </proc/self/mountinfo
-mkdir -p /var/log/containers "$0"
-mount -t tmpfs none /var/log/containers
+mkdir -p "$0"
+for directory in /var/log/containers /var/lib/kubelet/device-plugins; do
+	mkdir -p $directory
+	mount -t tmpfs none $directory
+done
 for parameter in vm/overcommit_memory vm/panic_on_oom kernel/panic kernel/panic_on_oops kernel/keys/root_maxkeys kernel/keys/root_maxbytes; do
 	copy=$0/${parameter##*/}
 	cat /proc/sys/$parameter >"$copy"

@@ -26,8 +26,9 @@ import (
 	"k8s.io/kubernetes/cmd/kube-apiserver/app"
 )
 
-// patience bounds the start of etcd and of kube-apiserver, each.
-const patience = 2 * time.Minute
+// patience bounds the start of etcd and of kube-apiserver, each. It is as long as the waits of
+// tests (internal/wait).
+const patience = 5 * time.Minute
 
 // options are the flags.
 type options struct {
@@ -99,7 +100,6 @@ func run(o options, extra []string) error {
 	if err != nil {
 		return fmt.Errorf("start etcd: %w", err)
 	}
-	defer etcd.Close()
 	if err := logTo(log); err != nil {
 		return err
 	}
@@ -114,7 +114,9 @@ func run(o options, extra []string) error {
 		return fmt.Errorf("kube-apiserver, whose log is %s: %w", log, err)
 	}
 	fmt.Println("READY", filepath.Join(dir, "admin.kubeconfig"))
-	if err := <-ended; !errors.Is(err, context.Canceled) {
+	err = <-ended
+	etcd.Close() // which waits for its clients: where kube-apiserver runs, etcd ends with the process
+	if !errors.Is(err, context.Canceled) {
 		return err
 	}
 	return nil
