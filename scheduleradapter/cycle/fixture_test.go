@@ -23,6 +23,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
+	"github.com/evictd/evictd/scheduleradapter/plugins/gang"
 	"github.com/evictd/evictd/scheduleradapter/plugins/gates"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
 	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
@@ -113,6 +114,7 @@ func (w *fixture) profiles(env framework.Env) ([]Profile, error) {
 		}
 	}
 	enable(gates.New, nil, framework.PreEnqueue)
+	enable(gang.New, nil, framework.PreEnqueue, framework.Permit)
 	enable(priority.New, nil, framework.QueueSort)
 	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated}}, framework.Filter)
 	enable(preempt.New, &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &few, MinCandidateNodesAbsolute: &few}, framework.PreEnqueue, framework.PostFilter)

@@ -105,6 +105,7 @@ type Loop struct {
 	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
 	patches                []patch                     // written at the end of a step
+	scheduledGroups        map[types.UID]bool          // PodGroups that were scheduled, which informers may not have reported
 	work                   context.Context             // of the goroutines
 	goroutines             sync.WaitGroup
 	bindings               atomic.Int64 // running binding cycles
@@ -127,7 +128,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 	}
 	l := &Loop{
 		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
-		unconfirmedNominations: map[types.UID]*unconfirmedNomination{}, deletedVictims: map[types.UID]deletedVictim{},
+		unconfirmedNominations: map[types.UID]*unconfirmedNomination{}, deletedVictims: map[types.UID]deletedVictim{}, scheduledGroups: map[types.UID]bool{},
 	}
 	cfg.Config.Env.Preempting = l.isPreempting
 	l.metrics = newMetrics(cfg.Metrics, l)

@@ -29,6 +29,7 @@ type PodGroupResult struct {
 	// Scheduled and Unscheduled count the pods of the attempt.
 	Scheduled, Unscheduled int
 	Victims                []*nodetable.Pod
+	pods                   []types.UID // of the attempt
 }
 
 // podGroupStatus is a status with kube-scheduler's list of reasons.
@@ -246,7 +247,7 @@ func (g *groupAttempt) complete(status podGroupStatus) {
 
 // postFilter looks for victims that make room for the group.
 func (g *groupAttempt) postFilter(status podGroupStatus) (framework.PodGroupNomination, podGroupStatus) {
-	a := &framework.PodGroupAttempt{Table: g.Table, Group: g.group, Now: g.now.Add(g.ClockOffset), Schedule: g.tryAgain, Fits: g.fits}
+	a := &framework.PodGroupAttempt{Table: g.Table, Group: g.group, Now: g.now.Add(g.ClockOffset), Schedule: g.tryAgain, Evaluate: g.evaluate, Fits: g.fits}
 	for _, m := range g.members {
 		a.Pods = append(a.Pods, m.pod)
 	}
@@ -272,6 +273,14 @@ func (g *groupAttempt) tryAgain() (placements []framework.Placement, status fram
 		}
 	}
 	return placements, framework.Status{}
+}
+
+func (g *groupAttempt) evaluate(pod *nodetable.Pod) *framework.Cycle {
+	c := &g.cycle
+	if status := g.Begin(c, g.Table, pod, g.nominatedPods()); status.OK() {
+		g.Filter(c, 0, c.Candidates()+1)
+	}
+	return c
 }
 
 func (g *groupAttempt) fits(p framework.Placement) (bool, error) {
@@ -322,6 +331,7 @@ func (m *groupMember) attempt() *Attempt {
 func (g *groupAttempt) end(attempted *framework.Code, status podGroupStatus, nomination framework.PodGroupNomination) {
 	result := &PodGroupResult{Entry: g.entry, Group: g.group, Condition: g.condition(status), Victims: nomination.Victims}
 	for _, m := range g.members {
+		result.pods = append(result.pods, m.pod.UID)
 		if m.placed && status.Code == framework.Success {
 			result.Scheduled++
 			continue

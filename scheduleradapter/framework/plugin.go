@@ -205,6 +205,8 @@ type PodGroupAttempt struct {
 	Now time.Time
 	// Schedule finds nodes for the group.
 	Schedule func() ([]Placement, Status)
+	// Evaluate runs the filters for a pod on all nodes.
+	Evaluate func(pod *nodetable.Pod) *Cycle
 	// Fits runs the filters for a pod on one node.
 	Fits func(p Placement) (bool, error)
 }

@@ -249,6 +249,16 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	return rejected("")
 }
 
+// PodGroupPostFilter runs PostFilter for the pods of a group that may use devices.
+func (p *Plugin) PodGroupPostFilter(a *framework.PodGroupAttempt) (framework.PodGroupNomination, framework.Status) {
+	for _, pod := range a.Pods {
+		if len(pod.Object.Spec.ResourceClaims) > 0 || len(pod.Requests.Extended) > 0 {
+			p.PostFilter(a.Evaluate(pod))
+		}
+	}
+	return framework.PodGroupNomination{}, framework.Status{Code: framework.Unschedulable, Reason: "deallocation and deletion of ResourceClaims completed"}
+}
+
 // isFree reports whether a claim is reserved for no other pod.
 func isFree(claim *resourceapi.ResourceClaim, pod types.UID) bool {
 	reserved := claim.Status.ReservedFor

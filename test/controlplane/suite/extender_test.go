@@ -55,12 +55,12 @@ func (a *api) kubeScheduler(config, extender string) {
 }
 
 // runKubeScheduler runs the real one with a configuration until the test ends.
-func (a *api) runKubeScheduler(config string) {
+func (a *api) runKubeScheduler(config string, flags ...string) {
 	a.t.Helper()
 	path := foreign(a.t, "kube-scheduler")
 	changed := config +
 		fmt.Sprintf("\nclientConnection: {kubeconfig: %s}\nleaderElection: {leaderElect: false}\n", a.Kubeconfig(apiserver.Kube))
 	file := filepath.Join(a.t.TempDir(), "kube-scheduler.yaml")
 	require.NoError(a.t, os.WriteFile(file, []byte(changed), 0o600))
-	a.t.Cleanup(harness.Run(a.t, exec.Command(path, "--config="+file, "--secure-port=0")).Kill) // SIGTERM ends it with exit code 1
+	a.t.Cleanup(harness.Run(a.t, exec.Command(path, append(flags, "--config="+file, "--secure-port=0")...)).Kill) // SIGTERM ends it with exit code 1
 }
