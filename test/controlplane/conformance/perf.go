@@ -24,7 +24,6 @@ var cases = []string{
 	"topology_spreading/TopologySpreading/500Nodes",
 	"default_preemption/PreemptionAsync/500Nodes",
 	"default_preemption/Unschedulable/500Nodes/10Init/1kPods",
-	"dra/SchedulingWithResourceClaimTemplate/5000pods_500nodes",
 	"dra/SchedulingWithResourceClaimTemplate/empty_500nodes",
 	"dra/SchedulingWithResourceClaimTemplate/half_500nodes",
 	"dra/SchedulingWithResourceClaimTemplate/full_500nodes",
@@ -44,7 +43,7 @@ const perfLimit = 35 * time.Minute
 
 // run writes a row for each case that the expression matches.
 func (p perf) run(ctx context.Context, out io.Writer, wanted *regexp.Regexp) error {
-	fmt.Fprintf(out, "| scheduler_perf | %s, pods/s | %s, pods/s | load |\n|---|--:|--:|--:|\n", scheduler.Kube, scheduler.Evictd)
+	fmt.Fprintf(out, "\n| scheduler_perf | %s, pods/s | %s, pods/s | load |\n|---|--:|--:|--:|\n", scheduler.Kube, scheduler.Evictd)
 	for _, name := range cases {
 		if !wanted.MatchString(name) {
 			continue
