@@ -16,6 +16,9 @@ type Plugin struct {
 	// Points are the extension points that the plugin implements; nil: known after
 	// the plugin is made.
 	Points []framework.Point
+	// Idle are further points at which a configuration may name the plugin, without
+	// effect.
+	Idle []framework.Point
 	// Default: every profile enables the plugin unless it is disabled, in the order
 	// of the list of plugins.
 	Default bool
@@ -138,6 +141,7 @@ func (c *compiler) enabled(path *field.Path, set configv1.PluginSet, point frame
 			c.invalid(at, e.Name, wasRemoved)
 		case !known:
 			c.invalid(at, e.Name, "there is no such plugin")
+		case slices.Contains(p.Idle, point):
 		case point < framework.Points && !p.implements(point):
 			c.faults = append(c.faults, doesNotExtend(at, e.Name, point))
 		case slices.ContainsFunc(enabled, named(e.Name)):

@@ -95,6 +95,7 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 	if err := errors.Join(faults...); err != nil {
 		return nil, err
 	}
+	addPreScores(&plan)
 	for _, e := range extenders {
 		e.Add(&plan)
 	}
@@ -102,4 +103,16 @@ func assemble(p *config.Profile, factories map[string]framework.Factory, env fra
 		return framework.New(p.Name, &plan, framework.EveryReason)
 	}
 	return framework.New(p.Name, &plan)
+}
+
+// addPreScores enables PreScore of the built-in plugins that score: without it their
+// scores would be those of the attempt before.
+func addPreScores(plan *framework.Plan) {
+	for _, scorer := range plan[framework.Score] {
+		_, isOutOfTree := scorer.Plugin.(framework.Adapter)
+		enabled := slices.ContainsFunc(plan[framework.PreScore], func(e framework.Enabled) bool { return e.Plugin.Name() == scorer.Plugin.Name() })
+		if !isOutOfTree && !enabled && framework.Extends(scorer.Plugin, framework.PreScore) {
+			plan[framework.PreScore] = append(plan[framework.PreScore], framework.Enabled{Plugin: scorer.Plugin})
+		}
+	}
 }

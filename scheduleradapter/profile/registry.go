@@ -1,6 +1,8 @@
 package profile
 
 import (
+	"slices"
+
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -91,12 +93,34 @@ func optional() []builtIn {
 	}
 }
 
+// idle are the plugins of kube-scheduler 1.37 that run at a point where the built-in
+// plugin of the same name needs nothing.
+var idle = map[framework.Point][]string{
+	framework.PreEnqueue: {devices.Name, preempt.Name},
+	framework.PreFilter: {
+		unschedulable.Name, taints.Name, nodeaffinity.Name, ports.Name, resources.FitName, volumes.RestrictionsName, volumes.LimitsName,
+		volumes.BindingName, volumes.ZoneName, spread.Name, interpod.Name, features.Name,
+	},
+	framework.Filter:   {nodename.Name},
+	framework.PreScore: {taints.Name, nodeaffinity.Name, resources.FitName, volumes.BindingName, spread.Name, interpod.Name, resources.BalancedName},
+}
+
+// idlePoints are the points of idle that name a plugin, without those that it implements.
+func idlePoints(p builtIn) (points []framework.Point) {
+	for point := range framework.Points {
+		if slices.Contains(idle[point], p.Name) && !slices.Contains(p.Points, point) {
+			points = append(points, point)
+		}
+	}
+	return points
+}
+
 // BuiltIn lists the built-in plugins: those of the default profile in its order,
 // then the others.
 func BuiltIn() (plugins []config.Plugin) {
 	add := func(all []builtIn, isDefault bool) {
 		for _, p := range all {
-			plugins = append(plugins, config.Plugin{Name: p.Name, Points: p.Points, Default: isDefault, Weight: p.weight, Args: p.args})
+			plugins = append(plugins, config.Plugin{Name: p.Name, Points: p.Points, Idle: idlePoints(p), Default: isDefault, Weight: p.weight, Args: p.args})
 		}
 	}
 	add(defaults(Stores{}), true)

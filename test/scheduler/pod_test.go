@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,6 +51,7 @@ func (m *maker) pod(name string, running bool) {
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(epoch.Add(time.Hour))), new(int64(30))
 		}
 	} else {
+		m.uses(pod)
 		if m.chance(10) {
 			pod.Status.NominatedNodeName = pick(m, m.nodes...)
 		}
@@ -57,7 +59,25 @@ func (m *maker) pod(name string, running bool) {
 			s.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
 		}
 	}
+	m.mounts(pod)
+	if running {
+		m.freePorts(pod)
+	}
 	m.add(pod)
+}
+
+// freePorts removes the host ports of a pod that another pod of its node has.
+func (m *maker) freePorts(pod *v1.Pod) {
+	for i := range pod.Spec.Containers {
+		for j := range pod.Spec.Containers[i].Ports {
+			p := &pod.Spec.Containers[i].Ports[j]
+			key := fmt.Sprint(pod.Spec.NodeName, p.HostPort, p.Protocol == v1.ProtocolUDP)
+			if m.ports[key] {
+				p.HostPort, p.HostIP = 0, ""
+			}
+			m.ports[key] = true
+		}
+	}
 }
 
 func (m *maker) container(name string) v1.Container {

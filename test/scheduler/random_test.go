@@ -9,6 +9,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	resourceapi "k8s.io/api/resource/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -19,9 +20,14 @@ import (
 // maker draws a random world.
 type maker struct {
 	*rand.Rand
-	items      []json.RawMessage
-	nodes      []string
-	namespaces []string
+	items        []json.RawMessage
+	nodes        []string
+	namespaces   []string
+	ports        map[string]bool // of nodes, that running pods have
+	used         map[string]bool // claims of running pods
+	limits       bool            // nodes limit the volumes of the driver
+	claims       []*v1.PersistentVolumeClaim
+	deviceClaims []*resourceapi.ResourceClaim
 	// Likelihoods in percent that a pod has a feature, so that worlds differ.
 	affinity, podAffinity, spread, tolerations, volumes, devices int
 }
@@ -54,7 +60,7 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // randomWorld is a world that follows from the seed alone.
 func randomWorld(seed uint64) *world {
-	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0))}
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), ports: map[string]bool{}, used: map[string]bool{}}
 	often := func() int { return pick(m, 0, 10, 30, 60) }
 	m.affinity, m.podAffinity, m.spread, m.tolerations, m.volumes, m.devices = often(), often(), often(), often(), often(), often()
 	m.namespaces = []string{v1.NamespaceDefault}
@@ -66,6 +72,8 @@ func randomWorld(seed uint64) *world {
 		m.node(fmt.Sprintf("n%d", i))
 	}
 	m.owners()
+	m.storage()
+	m.deviceObjects()
 	m.budgets()
 	for i := range m.IntN(20) {
 		m.pod(fmt.Sprintf("r%d", i), true)
@@ -73,7 +81,7 @@ func randomWorld(seed uint64) *world {
 	for i := range 1 + m.IntN(6) {
 		m.pod(fmt.Sprintf("p%d", i), false)
 	}
-	return &world{Items: m.items}
+	return &world{m.configuration(), m.items}
 }
 
 // labels are some of those with the keys.

@@ -33,10 +33,10 @@ func TestCampaignRandomWorlds(t *testing.T) {
 }
 
 // compareWorlds compares until the first difference, which it shrinks.
-func compareWorlds(t *testing.T, first uint64, number int) {
+func compareWorlds(t *testing.T, from uint64, number int) {
 	k := start(t)
 	n := &counts{byRow: map[*row]int{}}
-	for seed := first; seed < first+uint64(number); seed++ {
+	for seed := from; seed < from+uint64(number); seed++ {
 		w := randomWorld(seed)
 		found, err := compare(k, w, n)
 		if err != nil {
@@ -49,9 +49,10 @@ func compareWorlds(t *testing.T, first uint64, number int) {
 			continue
 		}
 		t.Logf("seed %d: pod %s: %s differs", seed, found.evictd.Pod, found.what)
+		first := found
 		w = smaller(k, w)
 		if found, err = compare(k, w, n); err != nil || found == nil {
-			t.Fatalf("seed %d differs by chance: runs are too few", seed)
+			t.Fatalf("seed %d differs by chance: runs are too few\nevictd-scheduler: %s\nkube-scheduler:   %s", seed, encode(first.evictd), encode(first.kubeScheduler))
 		}
 		t.Errorf("seed %d: pod %s: %s differs\nevictd-scheduler: %s\nkube-scheduler:   %s\nthe cluster, for evictd-scheduler simulate:\n%s",
 			seed, found.evictd.Pod, found.what, encode(found.evictd), encode(found.kubeScheduler), w.yaml())
