@@ -13,7 +13,7 @@ var gates = map[string]bool{
 	"SchedulerAsyncPreemption": true, "SchedulerPopFromBackoffQ": true, "NominatedNodeNameForExpectation": true,
 	"ClearingNominatedNodeNameAfterBinding": true, "NodeDeclaredFeatures": true, "PodLevelResources": true,
 	"InPlacePodVerticalScaling": true, "InPlacePodLevelResourcesVerticalScaling": true, "StorageCapacityScoring": true,
-	"VolumeLimitScaling": true, "MatchLabelKeysInPodAffinity": true, "MatchLabelKeysInPodTopologySpread": true,
+	"VolumeLimitScaling": true, "VolumeAttributesClass": true, "ComponentFlagz": true, "ComponentStatusz": true, "MatchLabelKeysInPodAffinity": true, "MatchLabelKeysInPodTopologySpread": true,
 	"NodeInclusionPolicyInPodTopologySpread": true, "SchedulerQueueingHints": true,
 	"OpportunisticBatching": false, "SchedulerAsyncAPICalls": false, "GenericWorkload": false, "GangScheduling": false,
 	"TopologyAwareWorkloadScheduling": false, "InterPodAffinityHostnameFastPath": false, "SchedulerPreQueueingHints": false,

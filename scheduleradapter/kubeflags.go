@@ -69,11 +69,9 @@ var withoutEffect = []struct {
 	{"authentication-tolerate-lookup-failure", true, "a failed lookup is logged and tried again"},
 	{"cert-dir", false, "the self-signed certificate is in memory"},
 	{"contention-profiling", true, "the block profile is not recorded"},
-	{"disable-http2-serving", true, "the port serves HTTP/1.1 only"},
 	{"disabled-metrics", false, "all metrics are served"},
 	{"emulated-version", false, "only the behaviour of Kubernetes 1.37 is implemented"},
 	{"emulation-forward-compatibility", true, "only the behaviour of Kubernetes 1.37 is implemented"},
-	{"http2-max-streams-per-connection", false, "the port serves HTTP/1.1 only"},
 	{"kube-api-burst", false, "the client does not limit its rate; API priority and fairness does"},
 	{"kube-api-content-type", false, "clientConnection.contentType of --config sets it"},
 	{"kube-api-qps", false, "the client does not limit its rate; API priority and fairness does"},
@@ -87,15 +85,8 @@ var withoutEffect = []struct {
 	{"permit-address-sharing", true, "the port is not shared"},
 	{"permit-port-sharing", true, "the port is not shared"},
 	{"pod-max-in-unschedulable-pods-duration", false, "each event that may help a pod is observed"},
-	{"requestheader-allowed-names", false, "headers of a front proxy are not read"},
-	{"requestheader-client-ca-file", false, "headers of a front proxy are not read"},
-	{"requestheader-extra-headers-prefix", false, "headers of a front proxy are not read"},
-	{"requestheader-group-headers", false, "headers of a front proxy are not read"},
-	{"requestheader-uid-headers", false, "headers of a front proxy are not read"},
-	{"requestheader-username-headers", false, "headers of a front proxy are not read"},
 	{"show-hidden-metrics-for-version", false, "there are no hidden metrics"},
 	{"tls-curve-preferences", false, "the Go library chooses the curve"},
-	{"tls-sni-cert-key", false, "the port has one certificate"},
 	{"vmodule", false, "--v sets the verbosity of all packages"},
 	{"write-config-to", false, "/configz serves the configuration"},
 }
@@ -103,7 +94,9 @@ var withoutEffect = []struct {
 // servingFlags have no effect while --secure-port is 0.
 var servingFlags = []string{
 	"authentication-kubeconfig", "authentication-skip-lookup", "authorization-always-allow-paths", "authorization-kubeconfig", "bind-address",
-	"client-ca-file", "tls-cert-file", "tls-cipher-suites", "tls-min-version", "tls-private-key-file",
+	"client-ca-file", "disable-http2-serving", "http2-max-streams-per-connection", "requestheader-allowed-names", "requestheader-client-ca-file",
+	"requestheader-extra-headers-prefix", "requestheader-group-headers", "requestheader-uid-headers", "requestheader-username-headers", "tls-cert-file",
+	"tls-cipher-suites", "tls-min-version", "tls-private-key-file", "tls-sni-cert-key",
 }
 
 // warnings names the flags that are set and have no effect.

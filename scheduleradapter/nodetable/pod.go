@@ -42,8 +42,9 @@ type Pod struct {
 	// Images are those of containers, init containers and image volumes with their
 	// tags, one for each.
 	Images []Symbol
-	// Refused is why no node may be selected for the pod, which exceeds a bound; empty:
-	// it does not. On a node, what is beyond the bound does not count.
+	// Refused is why no node may be selected for the pod, which exceeds a bound or has a
+	// value that is not known; empty: neither. On a node, what is beyond the bound does not
+	// count.
 	Refused string
 
 	labelSet Symbol // see labelSetKey
@@ -90,12 +91,13 @@ func NewPod(pod *v1.Pod) *Pod {
 	p.bound("extended resources", MaxExtended+p.Requests.beyond, MaxExtended)
 	p.bound("topology spread constraints", len(pod.Spec.TopologySpreadConstraints), MaxSpread)
 	p.bound("inter-pod affinity terms", termCount(pod.Spec.Affinity), MaxTerms)
+	p.unknown(&pod.Spec)
 	return p
 }
 
 func (p *Pod) bound(what string, n, most int) {
-	if n > most && p.Refused == "" {
-		p.Refused = fmt.Sprintf("pod has %d %s, evictd-scheduler accepts %d", n, what, most)
+	if n > most {
+		p.refuse(fmt.Sprintf("pod has %d %s, evictd-scheduler accepts %d", n, what, most))
 	}
 }
 

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apiserver/pkg/authentication/group"
 	"k8s.io/apiserver/pkg/authentication/request/anonymous"
 	"k8s.io/apiserver/pkg/authentication/request/bearertoken"
+	"k8s.io/apiserver/pkg/authentication/request/headerrequest"
 	"k8s.io/apiserver/pkg/authentication/request/union"
 	"k8s.io/apiserver/pkg/authentication/request/x509"
 	"k8s.io/apiserver/pkg/authentication/token/cache"
@@ -60,10 +61,24 @@ func (o *Options) clientCA(client kubernetes.Interface) (clientCA, error) {
 	return dynamiccertificates.NewDynamicCAFromConfigMapController("client-ca", metav1.NamespaceSystem, "extension-apiserver-authentication", "client-ca-file", client)
 }
 
-// authenticator identifies a client by its certificate or its token. A client with
-// neither is system:anonymous.
-func (o *Options) authenticator(client kubernetes.Interface, clients clientCA) authenticator.Request {
+// proxyCA is that of --requestheader-client-ca-file; nil: there is none.
+func (o *Options) proxyCA() (clientCA, error) {
+	if o.proxy.caFile == "" {
+		return nil, nil
+	}
+	return dynamiccertificates.NewDynamicCAContentFromFile("front-proxy-ca", o.proxy.caFile)
+}
+
+// authenticator identifies a client by the headers of a front proxy, its certificate or
+// its token. A client without these is system:anonymous.
+func (o *Options) authenticator(client kubernetes.Interface, clients, proxies clientCA) authenticator.Request {
 	var by []authenticator.Request
+	if proxies != nil {
+		p := &o.proxy
+		by = append(by, headerrequest.NewDynamicVerifyOptionsSecure(
+			proxies.VerifyOptions, headerrequest.StaticStringSlice(p.allowedNames), headerrequest.StaticStringSlice(p.usernames),
+			headerrequest.StaticStringSlice(p.uids), headerrequest.StaticStringSlice(p.groups), headerrequest.StaticStringSlice(p.extraPrefixes)))
+	}
 	if clients != nil {
 		by = append(by, x509.NewDynamic(clients.VerifyOptions, x509.CommonNameUserConversion))
 	}

@@ -32,6 +32,18 @@ type Options struct {
 	tokenTTL           time.Duration
 	allowTTL, denyTTL  time.Duration
 	alwaysAllowedPaths []string
+	sni                []cliflag.NamedCertKey
+	withoutHTTP2       bool
+	maxStreams         int // of an HTTP/2 connection; 0: 250
+	proxy              frontProxy
+}
+
+// frontProxy authenticates users for their requests: it has a certificate of the authority and one
+// of the names, and sends the user in headers. Without caFile there is none.
+type frontProxy struct {
+	caFile                                 string
+	allowedNames                           []string // empty: any
+	usernames, uids, groups, extraPrefixes []string
 }
 
 // Flags adds the flags, with the defaults of kube-scheduler; --secure-port is 0.
@@ -52,8 +64,20 @@ func Flags(flags *pflag.FlagSet) *Options {
 	flags.DurationVar(&o.allowTTL, "authorization-webhook-cache-authorized-ttl", ttl, "how long an allowing SubjectAccessReview is used")
 	flags.DurationVar(&o.denyTTL, "authorization-webhook-cache-unauthorized-ttl", ttl, "how long a denying SubjectAccessReview is used")
 	flags.StringSliceVar(&o.alwaysAllowedPaths, "authorization-always-allow-paths", []string{"/healthz", "/readyz", "/livez"}, "paths of --secure-port without authorization; a trailing * matches a prefix")
+	flags.Var(cliflag.NewNamedCertKeyArray(&o.sni), "tls-sni-cert-key", "certificate and private key of --secure-port for further names, as FILE,FILE or FILE,FILE:NAME,NAME; may be repeated")
+	flags.BoolVar(&o.withoutHTTP2, "disable-http2-serving", false, "serve --secure-port by HTTP/1.1 only")
+	flags.IntVar(&o.maxStreams, "http2-max-streams-per-connection", 0, fmt.Sprintf("of --secure-port; 0: %d", defaultStreams))
+	flags.StringVar(&o.proxy.caFile, "requestheader-client-ca-file", "", "certificate authority of front proxies, PEM; a front proxy sends users in headers")
+	flags.StringSliceVar(&o.proxy.allowedNames, "requestheader-allowed-names", nil, "common names of the certificates of front proxies; none: any")
+	flags.StringSliceVar(&o.proxy.usernames, "requestheader-username-headers", []string{"x-remote-user"}, "headers with the name of the user")
+	flags.StringSliceVar(&o.proxy.uids, "requestheader-uid-headers", nil, "headers with the UID of the user")
+	flags.StringSliceVar(&o.proxy.groups, "requestheader-group-headers", []string{"x-remote-group"}, "headers with groups of the user")
+	flags.StringSliceVar(&o.proxy.extraPrefixes, "requestheader-extra-headers-prefix", []string{"x-remote-extra-"}, "prefixes of headers with extra information about the user")
 	return o
 }
+
+// defaultStreams is --http2-max-streams-per-connection where it is 0, as in kube-scheduler.
+const defaultStreams = 250
 
 // Serves is whether --secure-port is not 0.
 func (o *Options) Serves() bool { return o.port != 0 }
@@ -63,6 +87,12 @@ func (o *Options) Validate() error {
 	var faults []error
 	if o.port < 0 || o.port > 65535 {
 		faults = append(faults, fmt.Errorf("--secure-port %d: expected 0 to 65535", o.port))
+	}
+	if o.maxStreams < 0 {
+		faults = append(faults, fmt.Errorf("--http2-max-streams-per-connection %d: expected 0 or more", o.maxStreams))
+	}
+	if o.proxy.caFile != "" && len(o.proxy.usernames) == 0 {
+		faults = append(faults, errors.New("--requestheader-username-headers: expected a header with --requestheader-client-ca-file"))
 	}
 	if (o.certFile == "") != (o.keyFile == "") {
 		faults = append(faults, errors.New("--tls-cert-file and --tls-private-key-file: expected both, or none"))

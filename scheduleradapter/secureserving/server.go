@@ -1,6 +1,7 @@
 package secureserving
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"encoding/json"
@@ -46,6 +47,7 @@ type Server struct {
 	reread       []dynamiccertificates.ControllerRunner // files and ConfigMap
 	authenticate authenticator.Request
 	authorize    *authorization
+	streams      int // of an HTTP/2 connection
 	log          *slog.Logger
 }
 
@@ -64,15 +66,19 @@ func Listen(o *Options, log *slog.Logger) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("--client-ca-file: %w", err)
 	}
+	proxies, err := o.proxyCA()
+	if err != nil {
+		return nil, fmt.Errorf("--requestheader-client-ca-file: %w", err)
+	}
 	always, err := path.NewAuthorizer(o.alwaysAllowedPaths)
 	if err != nil {
 		return nil, fmt.Errorf("--authorization-always-allow-paths: %w", err)
 	}
 	s := &Server{
-		log: log, authenticate: o.authenticator(tokens, clients),
+		log: log, streams: cmp.Or(o.maxStreams, defaultStreams), authenticate: o.authenticator(tokens, clients, proxies),
 		authorize: &authorization{o.allowTTL, o.denyTTL, always, access, expiring.NewLRUExpireCache(keptReviews)},
 	}
-	if err := s.secure(o, clients); err != nil {
+	if err := s.secure(o, clients, proxies); err != nil {
 		return nil, err
 	}
 	if s.listener, err = net.Listen("tcp", net.JoinHostPort(o.bindAddress.String(), strconv.Itoa(o.port))); err != nil {
@@ -82,29 +88,55 @@ func Listen(o *Options, log *slog.Logger) (*Server, error) {
 }
 
 // secure makes the certificates of the port.
-func (s *Server) secure(o *Options, clients clientCA) error {
-	base := &tls.Config{ClientAuth: tls.RequestClientCert, NextProtos: []string{"http/1.1"}}
+func (s *Server) secure(o *Options, authorities ...clientCA) error {
+	base := &tls.Config{ClientAuth: tls.RequestClientCert, NextProtos: []string{"h2", "http/1.1"}}
+	if o.withoutHTTP2 {
+		base.NextProtos = base.NextProtos[1:]
+	}
 	var unknown, unsupported, unreadable error
 	base.MinVersion, unknown = cliflag.TLSVersion(o.minTLSVersion)
 	base.CipherSuites, unsupported = cliflag.TLSCipherSuites(o.cipherSuites)
 	own, unreadable := o.certificate()
-	if err := errors.Join(unknown, unsupported, unreadable); err != nil {
+	names, unreadableToo := o.namedCertificates()
+	if err := errors.Join(unknown, unsupported, unreadable, unreadableToo); err != nil {
 		return err
 	}
-	var authority dynamiccertificates.CAContentProvider // nil if clients is
-	if clients != nil {
-		authority = clients
-		s.reread = append(s.reread, clients)
+	var given []dynamiccertificates.CAContentProvider
+	for _, ca := range authorities {
+		if ca != nil {
+			given, s.reread = append(given, ca), append(s.reread, ca)
+		}
 	}
-	s.certificates = dynamiccertificates.NewDynamicServingCertificateController(base, authority, own, nil, nil)
-	if clients != nil {
-		clients.AddListener(s.certificates)
+	var authority dynamiccertificates.CAContentProvider // nil: there is none
+	if len(given) > 0 {
+		authority = dynamiccertificates.NewUnionCAContentProvider(given...)
+	}
+	s.certificates = dynamiccertificates.NewDynamicServingCertificateController(base, authority, own, names, nil)
+	for _, ca := range given {
+		ca.AddListener(s.certificates)
+	}
+	for _, named := range names {
+		named.AddListener(s.certificates)
+		s.reread = append(s.reread, named.(dynamiccertificates.ControllerRunner))
 	}
 	own.AddListener(s.certificates)
 	if files, ok := own.(dynamiccertificates.ControllerRunner); ok {
 		s.reread = append(s.reread, files)
 	}
 	return s.certificates.RunOnce()
+}
+
+// namedCertificates are those of --tls-sni-cert-key.
+func (o *Options) namedCertificates() (all []dynamiccertificates.SNICertKeyContentProvider, err error) {
+	for _, pair := range o.sni {
+		named, unreadable := dynamiccertificates.NewDynamicSNIContentFromFiles("sni-serving-cert", pair.CertFile, pair.KeyFile, pair.Names...)
+		if unreadable != nil {
+			err = errors.Join(err, fmt.Errorf("--tls-sni-cert-key: %w", unreadable))
+			continue
+		}
+		all = append(all, named)
+	}
+	return all, err
 }
 
 // certificate is that of the files, or a self-signed one for the address.
@@ -137,6 +169,7 @@ func (s *Server) Serve(ctx context.Context) {
 	server := http.Server{
 		Handler: s, ReadHeaderTimeout: serve.Timeout, WriteTimeout: profileTimeout, IdleTimeout: profileTimeout, MaxHeaderBytes: maxHeader,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // faults of clients
+		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: s.streams},
 	}
 	defer context.AfterFunc(ctx, func() {
 		shutdown, cancel := context.WithTimeout(context.Background(), serve.Timeout)
@@ -178,11 +211,13 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// refuse answers with a Status, as the API server does.
+// refuse answers with a Status, as the API server does, and closes the connection: over
+// HTTP/2 a client without rights sends many requests at once.
 func refuse(w http.ResponseWriter, why *apierrors.StatusError) {
 	status := why.Status()
 	status.APIVersion, status.Kind = "v1", "Status"
 	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Connection", "close")
 	w.WriteHeader(int(status.Code))
 	_ = json.NewEncoder(w).Encode(&status)
 }

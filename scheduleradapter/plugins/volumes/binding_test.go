@@ -199,3 +199,19 @@ func TestStorageThatChangedQueuesThePod(t *testing.T) {
 		}
 	}
 }
+
+func TestAClaimIsBoundToAVolumeOfItsAttributesClass(t *testing.T) {
+	c := newCluster(t, 2)
+	gold := persistent("gold", "local", "1Gi", "b")
+	gold.Spec.VolumeAttributesClassName = new("gold")
+	c.add(
+		&storagev1.StorageClass{ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: noProvisioner, VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer)},
+		newClaim("c", "local", "1Gi", func(c *v1.PersistentVolumeClaim) { c.Spec.VolumeAttributesClassName = new("gold") }),
+		persistent("plain", "local", "1Gi", "a"),
+		gold,
+	)
+	got := c.Evaluate(c.binding(), c.Digest(pod("p", "c"))).Rejected
+	if len(got) != 1 || got["a"] == "" {
+		t.Errorf("rejected %v, want a", got)
+	}
+}
