@@ -5,7 +5,6 @@ import (
 
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 // CompletePodGroup gives a PodGroup the disruption mode single and the priority of its
@@ -32,7 +31,7 @@ func (c *Classes) CompletePodGroup(group *schedulingv1beta1.PodGroup) (faults fi
 	case !known:
 		faults = append(faults, field.Invalid(path.Child("priorityClassName"), spec.PriorityClassName, fmt.Sprintf("no PriorityClass with name %s was found", spec.PriorityClassName)))
 	case class != nil:
-		spec.PriorityClassName, spec.Priority = class.Name, ptr.To(class.Value)
+		spec.PriorityClassName, spec.Priority = class.Name, new(class.Value)
 	}
 	return faults
 }

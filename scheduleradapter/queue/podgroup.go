@@ -127,7 +127,7 @@ func leader(g *schedulingv1beta1.PodGroup, scheduler string) *nodetable.Pod {
 	return nodetable.NewPod(&v1.Pod{
 		TypeMeta:   metav1.TypeMeta{APIVersion: schedulingv1beta1.SchemeGroupVersion.String(), Kind: podGroupKind},
 		ObjectMeta: metav1.ObjectMeta{Namespace: g.Namespace, Name: g.Name, UID: g.UID},
-		Spec:       v1.PodSpec{SchedulerName: scheduler, Priority: ptr.To(ptr.Deref(g.Spec.Priority, 0))},
+		Spec:       v1.PodSpec{SchedulerName: scheduler, Priority: new(ptr.Deref(g.Spec.Priority, 0))},
 	})
 }
 
