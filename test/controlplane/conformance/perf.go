@@ -12,6 +12,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/evictd/evictd/test/controlplane/scheduler"
@@ -77,6 +78,9 @@ func (p perf) measure(ctx context.Context, name, by string) (string, error) {
 	}
 	benchmark := exec.CommandContext(ctx, p.programs["scheduler_perf"], "-test.run=^$", "-test.bench=.", "-test.benchtime=1x", "-data-items-dir="+dir)
 	benchmark.Dir = dir
+	// etcd and the scheduler are of its group, and end with it.
+	benchmark.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	benchmark.Cancel = func() error { return syscall.Kill(-benchmark.Process.Pid, syscall.SIGKILL) }
 	benchmark.Env = append(os.Environ(), "PATH="+filepath.Dir(p.programs["etcd"])+":"+os.Getenv("PATH"),
 		"SCHEDULER_PERF_SOURCES="+p.sources, "SCHEDULER_PERF_CASE="+name, "SCHEDULER_PERF_SCHEDULER="+strings.Join(command.Args, " "))
 	text, err := benchmark.CombinedOutput()
