@@ -127,10 +127,7 @@ func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	case s.Table.Len() == 0:
 		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Nomination: cleared, Cycle: c} // any new node may help
 	}
-	nomination, post := p.PostFilter(c)
-	if post.Code == framework.Error {
-		return Result{Status: post, Message: post.Message(), Cycle: c}
-	}
+	nomination, post := p.PostFilter(c) // an error is part of the message
 	rejectors, pending := c.Rejectors()
 	return Result{
 		Status: status, Rejectors: rejectors, Pending: pending,

@@ -3,11 +3,11 @@
 package preempt
 
 import (
-	"errors"
 	"fmt"
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	utilerrors "k8s.io/apimachinery/pkg/util/errors"
 	config "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -188,11 +188,12 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 	enough := min(max(len(p.rows)*p.percentage/100, p.absolute), len(p.rows))
 	p.ledger.follow(c.Table)
 	p.candidates, p.victims = p.candidates[:0], p.victims[:0]
+	var failures []error
 	clean, offset := 0, p.env.Random.IntN(len(p.rows))
 	for i := range p.rows {
 		found, failure := s.tryNode(p.rows[(offset+i)%len(p.rows)])
 		if failure != nil {
-			err = errors.Join(err, failure)
+			failures = append(failures, failure)
 			continue
 		}
 		if len(found.victims) == 0 {
@@ -210,5 +211,5 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 			break
 		}
 	}
-	return p.candidates, s.why(), err
+	return p.candidates, s.why(), utilerrors.NewAggregate(failures)
 }

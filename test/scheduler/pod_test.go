@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"bytes"
 	"fmt"
 	"time"
 
@@ -42,9 +43,12 @@ func (m *maker) pod(name string, running bool) {
 		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
 	}
 	m.constraints(s)
-	pod.CreationTimestamp = metav1.NewTime(epoch.Add(time.Duration(m.IntN(1000)) * time.Second))
 	if running {
 		s.NodeName = pick(m, m.nodes...)
+	}
+	m.mounts(pod)
+	pod.CreationTimestamp = metav1.NewTime(epoch.Add(time.Duration(m.IntN(1000)) * time.Second))
+	if running {
 		pod.Status.StartTime = new(metav1.NewTime(epoch.Add(time.Duration(m.IntN(1_000_000)) * time.Millisecond).Truncate(time.Second)))
 		pod.Status.Phase = pick(m, v1.PodRunning, v1.PodRunning, v1.PodRunning, v1.PodSucceeded)
 		if m.chance(6) {
@@ -52,18 +56,22 @@ func (m *maker) pod(name string, running bool) {
 		}
 	} else {
 		m.uses(pod)
-		if m.chance(10) {
+		if m.chance(10) && !narrows(pod) {
 			pod.Status.NominatedNodeName = pick(m, m.nodes...)
 		}
 		if m.chance(4) {
 			s.SchedulingGates = []v1.PodSchedulingGate{{Name: "wait"}}
 		}
 	}
-	m.mounts(pod)
 	if running {
 		m.freePorts(pod)
 	}
 	m.add(pod)
+}
+
+// narrows says whether PreFilter may exclude nodes for a pod.
+func narrows(pod *v1.Pod) bool {
+	return len(pod.Spec.Volumes) > 0 || bytes.Contains(encode(pod.Spec.Affinity), []byte("matchFields"))
 }
 
 // freePorts removes the host ports of a pod that another pod of its node has.

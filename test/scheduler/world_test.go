@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/kubernetes/scheme"
 	"sigs.k8s.io/yaml"
@@ -79,6 +80,7 @@ type attempt struct {
 
 	objects     []json.RawMessage
 	terminating []string
+	hardSpread  bool // the pod has a DoNotSchedule constraint
 }
 
 // mostAttempts are compared in a world: pods may preempt each other for long.
@@ -128,7 +130,16 @@ func (s *simulation) End(simulate.Summary) error { return nil }
 
 func (s *simulation) attempting(pod *nodetable.Pod) {
 	now := s.Current(pod)
+	for i, volume := range now.Volumes {
+		if volume.Status.Phase == "" { // simulate takes it as available
+			now.Volumes[i] = volume.DeepCopy()
+			now.Volumes[i].Status.Phase = v1.VolumeAvailable
+		}
+	}
 	a := attempt{objects: manifests(now)}
+	a.hardSpread = slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
+		return c.WhenUnsatisfiable == v1.DoNotSchedule
+	})
 	for _, pod := range now.Pods {
 		if pod.DeletionTimestamp != nil {
 			a.terminating = append(a.terminating, pod.Namespace+"/"+pod.Name)
