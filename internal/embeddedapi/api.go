@@ -215,7 +215,9 @@ func (k *kind) place() string {
 // takeManifest creates or updates the object of a manifest written by another process,
 // or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
-	k := a.kindOf(m.Resource)
+	taken := *a.kindOf(m.Resource)
+	taken.table = taken.table.Taking()
+	k := &taken
 	if m.Object == nil {
 		_, _, err := a.remove(k, m.Key, &metav1.DeleteOptions{}, false)
 		if apierrors.IsNotFound(err) {

@@ -26,23 +26,42 @@ const refusedExtension = ".refused"
 func (e *edits) begin(path string, info os.FileInfo) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	seen := e.refused[path]
-	if e.taking[path] || seen != nil && info != nil && same(seen, info) {
+	if e.taking[path] || e.wasRefused(path, info) {
 		return false
 	}
 	e.taking[path] = true
 	return true
 }
 
-// end keeps what was refused; refused is nil where nothing was.
-func (e *edits) end(path string, refused os.FileInfo) {
+// wasRefused is called under the lock; info is nil for a manifest that was removed.
+func (e *edits) wasRefused(path string, info os.FileInfo) bool {
+	seen, refused := e.refused[path]
+	if !refused || seen == nil || info == nil {
+		return refused && seen == nil && info == nil
+	}
+	return same(seen, info)
+}
+
+// end keeps what was refused.
+func (e *edits) end(path string, refused bool, info os.FileInfo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	delete(e.taking, path)
 	delete(e.refused, path)
-	if refused != nil {
-		e.refused[path] = refused
+	if refused {
+		e.refused[path] = info
 	}
+}
+
+// state says whether a manifest is being admitted, and whether it was refused as it is now.
+func (e *edits) state(path string) (taking, refused bool) {
+	info, err := os.Lstat(path)
+	if err != nil {
+		info = nil
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	return e.taking[path], e.wasRefused(path, info)
 }
 
 // take passes on a manifest that differs from what the store wrote.
@@ -66,17 +85,21 @@ func (f *Follower) take(path string) {
 	}
 	if err == nil {
 		t.adopt(key, m.Object, info)
-		info = nil
 	} else {
 		s.cfg.Log.Error("manifest not taken", "file", path, "error", err)
 	}
-	f.edits.end(path, info)
+	f.edits.end(path, err != nil, info)
 }
 
 // wrote says whether the table wrote the file at a path.
 func (t *Table) wrote(path string, key Key) bool {
 	t.writing.Lock()
 	defer t.writing.Unlock()
+	return t.isOurs(path, key)
+}
+
+// isOurs is called while no change is made.
+func (t *Table) isOurs(path string, key Key) bool {
 	t.mu.RLock()
 	e := t.objects[key]
 	t.mu.RUnlock()
@@ -102,45 +125,57 @@ func (t *Table) adopt(key Key, admitted Object, info os.FileInfo) {
 	}
 }
 
-// waits bounds how long a write waits for an editor that does not finish, in settle.
-const waits = 25
+// A write waits for an editor that does not finish at most so often for settle, and for the
+// admission of a manifest so often for takingPause: admissions may wait for each other.
+const (
+	waits       = 25
+	takingWaits = 500
+	takingPause = 10 * time.Millisecond
+)
 
-// takeEdit admits what another process has done to the manifest of an object, before the object is
-// changed, and sets a refused manifest aside. It does nothing while that manifest is being
-// admitted, which is a change, too.
-func (t *Table) takeEdit(key Key) error {
-	f := t.store.follower
-	if !t.isFile(key) {
-		return nil
-	}
-	path := t.path(key)
-	for range waits {
-		if t.wrote(path, key) || f != nil && f.edits.busy(path) {
+// lock begins a change of an object. What another process has done to its manifest is admitted before;
+// a manifest that was refused is set aside.
+func (t *Table) lock(key Key) error {
+	path, f := t.path(key), t.store.follower
+	for attempt, waited := 0, 0; ; {
+		t.writing.Lock()
+		if t.taking || !t.isFile(key) || t.isOurs(path, key) || waited == takingWaits {
 			return nil
 		}
-		pause := settle
-		if info, err := os.Lstat(path); err == nil {
-			pause = min(settle, settle-time.Since(info.ModTime()))
-		}
-		time.Sleep(pause)
-		if _, err := os.Lstat(path); pause > 0 && err == nil {
-			continue // it may have changed meanwhile
-		}
+		taking, refused := false, true
 		if f != nil {
-			f.take(path)
+			taking, refused = f.edits.state(path)
 		}
-		break
+		if taking {
+			t.writing.Unlock()
+			time.Sleep(takingPause)
+			waited++
+			continue
+		}
+		if refused || attempt == waits {
+			err := t.setAside(path)
+			if err != nil {
+				t.writing.Unlock()
+			}
+			return err
+		}
+		t.writing.Unlock()
+		f.await(path)
+		attempt++
 	}
-	if t.wrote(path, key) || f != nil && f.edits.busy(path) {
-		return nil
-	}
-	return t.setAside(path)
 }
 
-func (e *edits) busy(path string) bool {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.taking[path]
+// await waits until an editor is done with a manifest, and takes it.
+func (f *Follower) await(path string) {
+	pause := settle
+	info, err := os.Lstat(path)
+	if err == nil {
+		pause = min(settle, settle-time.Since(info.ModTime()))
+	}
+	time.Sleep(pause)
+	if now, gone := os.Lstat(path); (gone == nil) == (err == nil) && (gone != nil || same(now, info)) {
+		f.take(path)
+	}
 }
 
 // setAside renames a manifest that was not taken.

@@ -13,6 +13,15 @@ import (
 
 // Table holds the objects of one resource.
 type Table struct {
+	*state
+	taking bool // its changes are those of a manifest that is being admitted
+}
+
+// Taking is the table as the admission of a manifest changes it: its changes do not wait for the
+// edits of manifests.
+func (t *Table) Taking() *Table { return &Table{t.state, true} }
+
+type state struct {
 	store  *Store
 	name   string
 	onDisk bool
@@ -36,7 +45,7 @@ func (t *Table) isFile(key Key) bool {
 }
 
 func newTable(s *Store, name string, onDisk bool) *Table {
-	return &Table{store: s, name: name, onDisk: onDisk, objects: map[Key]entry{}, history: newHistory()}
+	return &Table{state: &state{store: s, name: name, onDisk: onDisk, objects: map[Key]entry{}, history: newHistory()}}
 }
 
 // Get returns the object, nil where there is none.
@@ -80,10 +89,9 @@ func (t *Table) Revision() uint64 {
 // version. The error is ErrChanged where old is not the stored one.
 func (t *Table) Put(old, object Object) error {
 	key := KeyOf(object)
-	if err := t.takeEdit(key); err != nil {
+	if err := t.lock(key); err != nil {
 		return err
 	}
-	t.writing.Lock()
 	defer t.writing.Unlock()
 	if t.Get(key) != old {
 		return ErrChanged
@@ -111,10 +119,9 @@ func (t *Table) Put(old, object Object) error {
 // removal. The error is ErrChanged where old is not the stored one.
 func (t *Table) Remove(old Object) (Object, error) {
 	key := KeyOf(old)
-	if err := t.takeEdit(key); err != nil {
+	if err := t.lock(key); err != nil {
 		return nil, err
 	}
-	t.writing.Lock()
 	defer t.writing.Unlock()
 	if t.Get(key) != old {
 		return nil, ErrChanged
