@@ -1,6 +1,7 @@
 package scheduleradapter
 
 import (
+	"net/http"
 	"strings"
 	"testing"
 
@@ -10,6 +11,13 @@ import (
 // rule: S1.105
 func TestPodsWithClaimsAreRefusedWhereTheAPIServerHasNoClaims(t *testing.T) {
 	c := newLiveCluster(t)
+	older := func(w http.ResponseWriter, r *http.Request) (refused bool) {
+		if refused = strings.HasPrefix(r.URL.Path, "/apis/resource.k8s.io"); refused {
+			http.NotFound(w, r)
+		}
+		return refused
+	}
+	c.refuse.Store(&older)
 	c.node("a")
 	s := c.runs("--leader-elect=false")
 	c.pod("p", func(p *v1.Pod) {
