@@ -40,10 +40,7 @@ func TestCampaignNothingAcknowledgedIsLost(t *testing.T) {
 }
 
 func testModel(t *testing.T, rounds, operations int) {
-	seed := uint64(time.Now().UnixNano())
-	if text := os.Getenv("EVICTD_SEED"); text != "" {
-		seed, _ = strconv.ParseUint(text, 10, 64)
-	}
+	seed := campaign.Seed(t, uint64(time.Now().UnixNano()))
 	t.Logf("EVICTD_SEED=%d", seed)
 	dir := shortDir(t)
 	clients := make([]*modelClient, 4)

@@ -3,6 +3,7 @@ package campaign
 
 import (
 	"os"
+	"strconv"
 	"testing"
 )
 
@@ -13,4 +14,18 @@ func Only(t testing.TB) {
 	if os.Getenv("EVICTD_CAMPAIGN") != "1" {
 		t.Skip("skipped: a campaign: make campaign")
 	}
+}
+
+// Seed is EVICTD_SEED, or otherwise another.
+func Seed(t testing.TB, another uint64) uint64 {
+	t.Helper()
+	text := os.Getenv("EVICTD_SEED")
+	if text == "" {
+		return another
+	}
+	seed, err := strconv.ParseUint(text, 10, 64)
+	if err != nil {
+		t.Fatal("EVICTD_SEED:", err)
+	}
+	return seed
 }

@@ -3,9 +3,7 @@
 package kubelet_test
 
 import (
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,17 +17,9 @@ import (
 
 func TestRandomScenarios(t *testing.T) { compareScenarios(t, 0, 200) }
 
-// EVICTD_SEED is the first seed.
 func TestCampaignRandomScenarios(t *testing.T) {
 	campaign.Only(t)
-	first := uint64(1000)
-	if text := os.Getenv("EVICTD_SEED"); text != "" {
-		var err error
-		if first, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	compareScenarios(t, first, 20_000)
+	compareScenarios(t, campaign.Seed(t, 1000), 20_000)
 }
 
 // compareScenarios compares until the first difference, which it shrinks.

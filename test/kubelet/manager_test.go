@@ -1,14 +1,11 @@
 package kubelet_test
 
 import (
-	"bufio"
 	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"testing"
@@ -22,7 +19,6 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/simulate"
-	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
@@ -69,42 +65,13 @@ type (
 )
 
 // manager is a running kubelet-eviction.
-type manager struct {
-	in  *json.Encoder
-	out *json.Decoder
-}
+type manager struct{ *apiserver.Peer }
 
-// start runs the program until the test ends.
-func start(t *testing.T) *manager {
-	t.Helper()
-	path, err := apiserver.Program("kubelet-eviction")
-	if err != nil {
-		t.Skip("skipped:", err)
-	}
-	cmd := exec.Command(path)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("kubelet-eviction: %v", err)
-		}
-	})
-	return &manager{json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}
-}
+func start(t *testing.T) *manager { return &manager{apiserver.StartPeer(t, "kubelet-eviction")} }
 
-// ask returns the answers of all passes.
+// ask returns all answers.
 func (m *manager) ask(q question) (answers []answer) {
-	if err := m.in.Encode(q); err != nil {
-		panic(fmt.Errorf("ask kubelet-eviction: %w", err))
-	}
-	if err := m.out.Decode(&answers); err != nil {
-		panic(fmt.Errorf("read the answer of kubelet-eviction: %w", err))
-	}
+	m.Ask(q, &answers)
 	return answers
 }
 

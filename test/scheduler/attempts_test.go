@@ -1,14 +1,9 @@
 package scheduler_test
 
 import (
-	"bufio"
 	"encoding/json"
-	"fmt"
-	"os"
-	"os/exec"
 	"testing"
 
-	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
@@ -42,40 +37,14 @@ type (
 )
 
 // kubeScheduler is a running scheduling-attempts.
-type kubeScheduler struct {
-	in  *json.Encoder
-	out *json.Decoder
-}
+type kubeScheduler struct{ *apiserver.Peer }
 
-// start runs the program until the test ends.
 func start(t *testing.T) *kubeScheduler {
-	t.Helper()
-	path, err := apiserver.Program("scheduling-attempts")
-	if err != nil {
-		t.Skip("skipped:", err)
-	}
-	cmd := exec.Command(path)
-	cmd.Stderr = os.Stderr
-	in, err := cmd.StdinPipe()
-	require.NoError(t, err)
-	out, err := cmd.StdoutPipe()
-	require.NoError(t, err)
-	require.NoError(t, cmd.Start())
-	t.Cleanup(func() {
-		in.Close()
-		if err := cmd.Wait(); err != nil {
-			t.Errorf("scheduling-attempts: %v", err)
-		}
-	})
-	return &kubeScheduler{json.NewEncoder(in), json.NewDecoder(bufio.NewReader(out))}
+	return &kubeScheduler{apiserver.StartPeer(t, "scheduling-attempts")}
 }
 
+// ask returns all answers.
 func (k *kubeScheduler) ask(q question) (answers []answer) {
-	if err := k.in.Encode(q); err != nil {
-		panic(fmt.Errorf("ask scheduling-attempts: %w", err))
-	}
-	if err := k.out.Decode(&answers); err != nil {
-		panic(fmt.Errorf("read the answer of scheduling-attempts: %w", err))
-	}
+	k.Ask(q, &answers)
 	return answers
 }

@@ -5,9 +5,7 @@ package scheduler_test
 
 import (
 	"encoding/json"
-	"os"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 
@@ -19,17 +17,9 @@ import (
 
 func TestRandomWorlds(t *testing.T) { compareWorlds(t, 0, 200) }
 
-// EVICTD_SEED is the first seed.
 func TestCampaignRandomWorlds(t *testing.T) {
 	campaign.Only(t)
-	first := uint64(1000)
-	if text := os.Getenv("EVICTD_SEED"); text != "" {
-		var err error
-		if first, err = strconv.ParseUint(text, 10, 64); err != nil {
-			t.Fatal(err)
-		}
-	}
-	compareWorlds(t, first, 10_000)
+	compareWorlds(t, campaign.Seed(t, 1000), 10_000)
 }
 
 // compareWorlds compares until the first difference, which it shrinks.
