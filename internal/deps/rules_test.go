@@ -215,7 +215,7 @@ var impureNames = []struct {
 
 // folders are the top-level folders the house has room for.
 var folders = []string{
-	"bin", "cgroup", "cmd", "cri", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
+	"bin", "cgroup", "cmd", "cri", "deploy", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
 }
 
 // vague package names say nothing of what is inside.

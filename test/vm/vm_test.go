@@ -217,7 +217,7 @@ var clusters = boot{
 systemctl start systemd-networkd
 echo '192.0.2.1 n1 n2' >>/etc/hosts
 `,
-	files:  []string{"go.mod", "docs/rbac", "docs/token.yaml", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin"},
+	files:  []string{"go.mod", "deploy/rbac", "deploy/token.yaml", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin"},
 	build:  []string{"test/containerd/cmd/workload"},
 	suites: []suite{{pkg: "test/containerd/cluster", run: evictions, env: systemd}},
 }
