@@ -72,14 +72,17 @@ func (p *Publisher) taintsAnswered(forbidden bool) {
 	}
 }
 
-// awaitsTaint says whether a taint is to be written, and may be: an API server that has just
-// started may forbid it at first.
+// awaitsTaint says whether a taint is to be written, or may have to be, and whether that is
+// allowed: an API server that has just started may forbid it at first.
 func (p *Publisher) awaitsTaint() bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	forbidden := !p.taintsForbidden.IsZero() && time.Since(p.taintsForbidden) > taintPatience
-	if p.seen == nil || p.state == nil || p.conflicts.detected || forbidden {
+	if p.conflicts.detected || forbidden {
 		return false
+	}
+	if p.seen == nil || p.state == nil {
+		return true
 	}
 	_, changed := p.mode.MergeTaints(p.seen.Spec.Taints, p.state.Raised)
 	return changed
@@ -93,7 +96,12 @@ func (p *Publisher) taintFirst(ctx context.Context) (may bool, err error) {
 	if p.awaitsTaint() {
 		attempt, cancel := context.WithTimeout(ctx, taintPatience)
 		defer cancel()
-		err = p.reportTaints(attempt)
+		if err = p.findNode(attempt); err == nil {
+			err = p.reportTaints(attempt)
+		}
+		if apierrors.IsNotFound(err) {
+			return true, nil // there is nothing to taint
+		}
 	}
 	awaits := p.awaitsTaint()
 	_, answered := errors.AsType[*apierrors.StatusError](err)
@@ -109,6 +117,23 @@ func (p *Publisher) taintFirst(ctx context.Context) (may bool, err error) {
 		return false, err
 	}
 	return !awaits || time.Since(p.taintMissing) >= taintPatience, nil
+}
+
+// findNode reads the Node where none is stored.
+func (p *Publisher) findNode(ctx context.Context) error {
+	p.mu.Lock()
+	known := p.seen != nil
+	p.mu.Unlock()
+	if known {
+		return nil
+	}
+	node, err := p.client.CoreV1().Nodes().Get(ctx, p.node.Name, metav1.GetOptions{})
+	p.taintsAnswered(apierrors.IsForbidden(err))
+	if err != nil {
+		return fmt.Errorf("read node %s: %w", p.node.Name, err)
+	}
+	p.nodeChanged(node)
+	return nil
 }
 
 // conditionsShow says whether the Node has the wanted conditions. The node lifecycle

@@ -158,6 +158,35 @@ func TestPodIsReplacedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
 	}
 }
 
+// TestPodHasFailedAfterTheTaintAlsoWhereTheAgentHasJustStarted has the agent know neither the Node
+// nor, at first, what evictd says of it.
+//
+// rule: M.86
+func TestPodHasFailedAfterTheTaintAlsoWhereTheAgentHasJustStarted(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, nodestatus.Backstop, newFault(1<<30, http.MethodGet, "/nodes", func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			return cut(r)
+		}
+		return nil, nil
+	}))
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node+"/status", cut)
+	pod, intent := w.evicted("")
+	w.fail(1<<30, http.MethodPatch, "/pods/"+pod.Name, func(r *http.Request) (*http.Response, error) {
+		if strings.Contains(w.bodyOf(r), `"Failed"`) {
+			if !tainted(w.seen(), ownTaint) {
+				t.Error("the pod has failed before the node has its taint")
+			}
+		} else {
+			w.stand(nodestatus.Backstop, true) // while the phase is due
+		}
+		return nil, nil
+	})
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
+}
+
 // bodyOf reads the body of a request, which can be read again.
 func (w *fixture) bodyOf(r *http.Request) string {
 	body, err := r.GetBody()
