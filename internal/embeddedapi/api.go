@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/defaults"
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -38,6 +39,7 @@ type API struct {
 	follower *store.Follower
 	log      *slog.Logger
 	models   *openapi.Models
+	managers *apply.Managers
 	stopping chan struct{} // closed when Run ends: watches end
 
 	classes   classes
@@ -50,6 +52,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a.managers = apply.New(scheme, a.defaults)
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {
@@ -212,6 +215,9 @@ func (k *kind) place() string {
 	return k.resource + "/NAME.yaml"
 }
 
+// manifestManager manages the fields that an edit of a manifest changes.
+const manifestManager = "manifest"
+
 // takeManifest creates or updates the object of a manifest written by another process,
 // or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
@@ -231,9 +237,9 @@ func (a *API) takeManifest(m store.Manifest) error {
 		_, err := a.create(k, m.Object, false)
 		return err
 	}
-	_, err := a.update(context.Background(), change{kind: k, key: m.Key, next: replaceBy(m.Object)})
+	_, err := a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, next: replaceBy(m.Object)})
 	if err == nil && k.status {
-		_, err = a.update(context.Background(), change{kind: k, key: m.Key, sub: "status", next: replaceBy(m.Object)})
+		_, err = a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, sub: "status", next: replaceBy(m.Object)})
 	}
 	return err
 }

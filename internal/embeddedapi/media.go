@@ -84,7 +84,7 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	}
 	decoded, _, err := info.StrictSerializer.Decode(data, &gvk, into)
 	if runtime.IsStrictDecodingError(err) {
-		err = r.strict(err, gvk)
+		err = r.strict(err)
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.GroupVersion(), gvk.Kind, err))
@@ -111,14 +111,18 @@ func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {
 }
 
 // strict handles unknown and duplicate fields.
-func (r *request) strict(err error, gvk schema.GroupVersionKind) error {
+func (r *request) strict(err error) error {
 	switch r.query.Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
 		return err
 	case metav1.FieldValidationIgnore:
 		return nil
 	}
-	faults, _ := runtime.AsStrictDecodingError(err)
+	faults, ok := runtime.AsStrictDecodingError(err)
+	if !ok {
+		r.warn(err.Error())
+		return nil
+	}
 	for _, fault := range faults.Errors() {
 		r.warn(fault.Error())
 	}

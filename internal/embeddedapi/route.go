@@ -3,6 +3,7 @@ package embeddedapi
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
@@ -188,10 +190,11 @@ func (r *request) checkOptions() error {
 	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&r.query, options, nil); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	patch, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPatch {
-		options.Force = nil
+		options.Force, patch = nil, ""
 	}
-	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, ""))
+	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, types.PatchType(patch)))
 }
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }
