@@ -66,7 +66,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r := &request{Request: req, w: w, api: a, query: req.URL.Query(), accepted: accepted{SerializerInfo: a.media[0]}}
 	err := r.limit(time.Now().Add(requestTimeout))
 	if err == nil {
-		r.accepted, err = a.negotiate(req.Header.Get("Accept"))
+		r.accepted, err = a.negotiate(req.Header.Get("Accept"), strings.TrimRight(req.URL.Path, "/"))
 	}
 	if err == nil || isPlain(req.URL.Path) {
 		err = r.serve()
