@@ -45,6 +45,7 @@ type API struct {
 	classes   classes
 	snapshots snapshots
 	budgets   sync.Mutex // held while budgets are computed and spent
+	using     sync.Mutex // held while quotas are compared and used
 }
 
 // New loads the directory, reads manifests written by other processes and creates the
@@ -126,11 +127,12 @@ func (a *API) kindOf(name string) *kind {
 	return nil
 }
 
-// Run follows the directory, reconciles budgets and deletes old events until ctx ends,
+// Run follows the directory, computes budgets and quotas, and deletes old events until ctx ends,
 // which ends all watches.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.keepBudgets(ctx) })
+	running.Go(func() { a.keepQuotas(ctx) })
 	running.Go(func() { a.expire(ctx) })
 	err := a.follower.Run(ctx)
 	close(a.stopping)

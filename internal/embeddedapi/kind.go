@@ -41,7 +41,6 @@ type kind struct {
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
 	memory             string        // the namespace whose objects have the lifetime; the others are on disk
-	warning            string        // answers every write of an object
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column

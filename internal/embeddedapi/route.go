@@ -103,9 +103,6 @@ func (r *request) serve() error {
 	if err := r.checkOptions(); err != nil {
 		return err
 	}
-	if optionsOf[r.Method] != "" && r.kind.warning != "" {
-		r.warn(r.kind.warning)
-	}
 	code, object, err := handle(r)
 	if err == nil && object != nil {
 		r.answer(code, object)

@@ -79,8 +79,8 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 		}
 		if k.table.Get(store.KeyOf(object)) == nil {
 			err := a.admitNew(k, object)
-			if err == nil && !dryRun {
-				err = k.table.Put(nil, object)
+			if err == nil {
+				err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
 			}
 			if !errors.Is(err, store.ErrChanged) {
 				return object, err
@@ -156,19 +156,29 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 		if apiequality.Semantic.DeepEqual(old, object) {
 			return old, nil
 		}
-		if c.dryRun {
-			return object, nil
-		}
-		if finalized(old, object) {
+		switch {
+		case finalized(old, object) && !c.dryRun:
 			object, err = a.removeObject(c.kind, old)
-		} else {
-			err = c.kind.table.Put(old, object)
+		case c.internal || c.sub != "":
+			err = put(c.kind, old, object, c.dryRun)()
+		default:
+			err = a.admitUse(c.kind, object, old, put(c.kind, old, object, c.dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// put stores an object in place of old, unless it is a dry run.
+func put(k *kind, old, object store.Object, dryRun bool) func() error {
+	return func() error {
+		if dryRun {
+			return nil
+		}
+		return k.table.Put(old, object)
+	}
 }
 
 // finalized says that a change removes the last finalizer of an object that is being
