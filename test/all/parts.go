@@ -56,6 +56,10 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
+		name: "image", tests: "the container images: reproducible, with what they say of themselves",
+		module: "internal/tools", packages: []string{"./image"},
+	},
+	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
