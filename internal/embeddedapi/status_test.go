@@ -31,7 +31,7 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"too large", "POST", podsPath, strings.Repeat(" ", 3<<20+1), nil, 413, "RequestEntityTooLarge", "limit is 3145728"},
 		{"resource version on a new object", "POST", podsPath, `{"metadata":{"name":"q","resourceVersion":"1"},"spec":{"containers":[{"name":"a","image":"x"}]}}`, nil, 400, "BadRequest", "resourceVersion should not be set"},
 		{"future resource version", "GET", podsPath + "?resourceVersion=99999999999", "", nil, 504, "Timeout", "Too large resource version"},
-		{"continue", "GET", podsPath + "?continue=x", "", nil, 410, "Expired", ""},
+		{"continue", "GET", podsPath + "?continue=x", "", nil, 400, "BadRequest", "invalid continue token: continue key is not valid"},
 		{"update of nothing", "PUT", podsPath + "/q", strings.Replace(podJSON, `"p"`, `"q"`, 1), nil, 404, "NotFound", `pods "q" not found`},
 		{"another uid", "PATCH", podPath, `{"metadata":{"uid":"x"}}`, []string{"Content-Type", merge}, 409, "Conflict", "Precondition failed: UID in precondition: x"},
 		{"resources of a container", "PATCH", podPath, `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"9"}}}]}}`, []string{"Content-Type", strategic}, 422, "Invalid", "pod updates may not change fields other than"},
