@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/defaults"
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -38,11 +39,13 @@ type API struct {
 	follower *store.Follower
 	log      *slog.Logger
 	models   *openapi.Models
+	managers *apply.Managers
 	stopping chan struct{} // closed when Run ends: watches end
 
 	classes   classes
 	snapshots snapshots
 	budgets   sync.Mutex // held while budgets are computed and spent
+	using     sync.Mutex // held while quotas are compared and used
 }
 
 // New loads the directory, reads manifests written by other processes and creates the
@@ -50,6 +53,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a.managers = apply.New(scheme, a.defaults)
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {
@@ -123,11 +127,12 @@ func (a *API) kindOf(name string) *kind {
 	return nil
 }
 
-// Run follows the directory, reconciles budgets and deletes old events until ctx ends,
+// Run follows the directory, computes budgets and quotas, and deletes old events until ctx ends,
 // which ends all watches.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.keepBudgets(ctx) })
+	running.Go(func() { a.keepQuotas(ctx) })
 	running.Go(func() { a.expire(ctx) })
 	err := a.follower.Run(ctx)
 	close(a.stopping)
@@ -212,6 +217,9 @@ func (k *kind) place() string {
 	return k.resource + "/NAME.yaml"
 }
 
+// manifestManager manages the fields that an edit of a manifest changes.
+const manifestManager = "manifest"
+
 // takeManifest creates or updates the object of a manifest written by another process,
 // or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
@@ -231,9 +239,9 @@ func (a *API) takeManifest(m store.Manifest) error {
 		_, err := a.create(k, m.Object, false)
 		return err
 	}
-	_, err := a.update(context.Background(), change{kind: k, key: m.Key, next: replaceBy(m.Object)})
+	_, err := a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, next: replaceBy(m.Object)})
 	if err == nil && k.status {
-		_, err = a.update(context.Background(), change{kind: k, key: m.Key, sub: "status", next: replaceBy(m.Object)})
+		_, err = a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, sub: "status", next: replaceBy(m.Object)})
 	}
 	return err
 }

@@ -70,14 +70,6 @@ func TestLongestNameHasAManifest(t *testing.T) {
 	}
 }
 
-func TestWhatIsStoredAndNotEnforcedSaysSo(t *testing.T) {
-	s := serve(t, "")
-	got := s.call(t, "POST", "/api/v1/namespaces/default/resourcequotas", `{"metadata":{"name":"q"},"spec":{"hard":{"pods":"1"}}}`)
-	if got.code != 201 || !strings.Contains(got.header.Get("Warning"), "does not enforce") {
-		t.Errorf("got %d with the warning %q", got.code, got.header.Get("Warning"))
-	}
-}
-
 func TestImmutableDataIsKept(t *testing.T) {
 	s := serve(t, "")
 	for resource, body := range map[string]string{"secrets": `{"metadata":{"name":"x"},"immutable":true,"stringData":{"a":"b"}}`, "configmaps": `{"metadata":{"name":"x"},"immutable":true,"data":{"a":"b"}}`} {

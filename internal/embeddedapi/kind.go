@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -40,7 +41,6 @@ type kind struct {
 	upsert             bool          // an update makes what is not there
 	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
 	memory             string        // the namespace whose objects have the lifetime; the others are on disk
-	warning            string        // answers every write of an object
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
@@ -121,6 +121,7 @@ func newScheme() *runtime.Scheme {
 		v1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, nodev1.AddToScheme,
 		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme, batchv1.AddToScheme,
 		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, resourceapi.AddToScheme,
+		apidiscoveryv2.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -3,6 +3,7 @@ package embeddedapi
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -15,6 +16,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
@@ -64,7 +66,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r := &request{Request: req, w: w, api: a, query: req.URL.Query(), accepted: accepted{SerializerInfo: a.media[0]}}
 	err := r.limit(time.Now().Add(requestTimeout))
 	if err == nil {
-		r.accepted, err = a.negotiate(req.Header.Get("Accept"))
+		r.accepted, err = a.negotiate(req.Header.Get("Accept"), strings.TrimRight(req.URL.Path, "/"))
 	}
 	if err == nil || isPlain(req.URL.Path) {
 		err = r.serve()
@@ -100,9 +102,6 @@ func (r *request) serve() error {
 	}
 	if err := r.checkOptions(); err != nil {
 		return err
-	}
-	if optionsOf[r.Method] != "" && r.kind.warning != "" {
-		r.warn(r.kind.warning)
 	}
 	code, object, err := handle(r)
 	if err == nil && object != nil {
@@ -188,10 +187,11 @@ func (r *request) checkOptions() error {
 	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&r.query, options, nil); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	patch, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPatch {
-		options.Force = nil
+		options.Force, patch = nil, ""
 	}
-	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, ""))
+	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, types.PatchType(patch)))
 }
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }

@@ -87,10 +87,10 @@ type fixture struct {
 
 var fixtures atomic.Int64
 
-func newFixture(t *testing.T, mode nodestatus.Mode) *fixture {
+func newFixture(t *testing.T, mode nodestatus.Mode, faults ...*fault) *fixture {
 	t.Helper()
 	cfg := serve(t)
-	w := &fixture{t: t, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
+	w := &fixture{t: t, faults: faults, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
 	requests := kube.NewRequests()
 	faultyCfg := rest.CopyConfig(cfg)
 	faultyCfg.Wrap(requests.Wrap)
@@ -152,11 +152,15 @@ func (w *fixture) hasReported(id string) bool {
 
 // fail puts an answer in the way of so many requests.
 func (w *fixture) fail(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) {
-	f := &fault{method: method, path: path, answer: answer}
-	f.left.Store(times)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.faults = append(w.faults, f)
+	w.faults = append(w.faults, newFault(times, method, path, answer))
+}
+
+func newFault(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) *fault {
+	f := &fault{method: method, path: path, answer: answer}
+	f.left.Store(times)
+	return f
 }
 
 // stand says how the node stands.

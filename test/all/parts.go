@@ -99,7 +99,7 @@ var parts = []part{
 	},
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1",
-		packages: []string{"./test/vm"}, run: "^TestVirtualMachine$", env: []string{"EVICTD_VM=1"},
+		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
 		builds: []string{"deb"}, takes: "5 minutes for the machine's disk",
 		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},

@@ -183,11 +183,12 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	}
 	a.Gate.Set(true)
 	awaitEvicted(a, t, d, leaker)
+	d.MustHaveEvicted(leaker)
+	a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
+	awaitReported(a, d, "leaker")
 	if n := a.Events(t, a.Namespace, "leaker")["Evicted"]; n != 1 {
 		t.Errorf("%d events report the eviction", n)
 	}
-	d.MustHaveEvicted(leaker)
-	awaitReported(a, d, "leaker")
 	d.Stop()
 	again := 0
 	_, steps := replay(n)
