@@ -292,7 +292,7 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
 
 # Programs of the image evictd, and the units that they run as on a node.
-node_programs := evictd evictd-agent evictd-install
+node_programs := evictd evictd-agent evictd-install kubectl-evictd
 node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.tmpfiles
 stamped       := -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -epoch $(COMMITTED)
 

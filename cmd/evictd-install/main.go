@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"os"
@@ -63,6 +64,7 @@ func runCommand() *cobra.Command {
 	c.Flags().StringVar(&cfg.Image.Server, "server", "", "URL of the API server, which the host reaches (default that of the pod)")
 	c.Flags().StringVar(&cfg.Image.NodeName, "node-name", "", "the Node of this host (default $NODE_NAME)")
 	c.Flags().DurationVar(&cfg.Interval, "interval", 5*time.Second, "how often the files and the state are compared")
+	metrics := c.Flags().String("metrics-address", "", "address on which the metrics of the host's evictd are served; empty for none")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg.Image.Server = cmp.Or(cfg.Image.Server, server())
 		cfg.Image.NodeName = cmp.Or(cfg.Image.NodeName, os.Getenv("NODE_NAME"))
@@ -76,9 +78,29 @@ func runCommand() *cobra.Command {
 		if cfg.Image.NodeName == "" {
 			return cli.BadInput(errors.New("--node-name: expected the name of this host's Node, or NODE_NAME in the environment"))
 		}
-		return install.New(cfg, logger(c)).Run(c.Context())
+		return runInstaller(c.Context(), install.New(cfg, logger(c)), *metrics)
 	}
 	return c
+}
+
+// runInstaller runs an installer, and serves metrics if there is an address, until ctx ends.
+func runInstaller(ctx context.Context, i *install.Installer, metrics string) error {
+	if metrics == "" {
+		return i.Run(ctx)
+	}
+	on, err := net.Listen("tcp", metrics)
+	if err != nil {
+		return cli.BadInput(fmt.Errorf("--metrics-address: %w", err))
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	served := make(chan error, 1)
+	go func() {
+		defer cancel()
+		served <- i.ServeMetrics(ctx, on)
+	}()
+	err = i.Run(ctx)
+	cancel()
+	return errors.Join(err, <-served)
 }
 
 // server is the API server as the kubelet names it in every pod.

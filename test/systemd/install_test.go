@@ -111,7 +111,7 @@ func running() []string {
 func (p *pod) start() {
 	p.Helper()
 	p.do("rm", "-f", podDir+"/state") // as in a new container
-	p.do(append([]string{"systemd-run", "--quiet", "--unit=" + podUnit}, running()...)...)
+	p.do(append([]string{"systemd-run", "--quiet", "--unit=" + podUnit, "--property=CapabilityBoundingSet="}, running()...)...)
 	p.Cleanup(func() {
 		p.do("systemctl", "stop", podUnit)
 		if state := p.property(podUnit, "ActiveState"); state != "inactive" {
