@@ -30,7 +30,7 @@ func newCommand() *cobra.Command {
 	return cli.New(name, "Shows what evictd on a node shows, and uninstalls it from all nodes", version,
 		onNode("status", "Show what the node has left, and which pod would be evicted", "--status-address=unix:/host/run/evictd/status.sock"),
 		onNode("explain", "Show in which order the node's pods would be evicted, and why", "--status-address=unix:/host/run/evictd/status.sock"),
-		onNode("why", "Show what led to evictions on the node", "--state-dir=/host/var/lib/evictd"),
+		onNode("why", "Show what led to the last eviction on the node, or to that of a pod", "--state-dir=/host/var/lib/evictd"),
 		uninstallCommand())
 }
 
@@ -45,6 +45,10 @@ func onNode(command, short, flag string) *cobra.Command {
 	kubeconfig := c.Flags().String("kubeconfig", "", "kubeconfig (default that of kubectl)")
 	kubeContext := c.Flags().String("context", "", "context of the kubeconfig (default the current one)")
 	c.RunE = func(c *cobra.Command, args []string) error {
+		node, further := args[0], args[1:]
+		if command == "why" && len(further) == 0 {
+			further = []string{"--last"}
+		}
 		var flags []string
 		for flag, value := range map[string]string{"--kubeconfig=": *kubeconfig, "--context=": *kubeContext} {
 			if value != "" {
@@ -52,17 +56,17 @@ func onNode(command, short, flag string) *cobra.Command {
 			}
 		}
 		find := exec.CommandContext(c.Context(), *kubectl, append(flags, "get", "pods", "--namespace="+kube.Namespace, "--selector=app="+kube.Name,
-			"--field-selector=spec.nodeName="+args[0]+",status.phase=Running", "--output=jsonpath={.items[0].metadata.name}")...)
+			"--field-selector=spec.nodeName="+node+",status.phase=Running", "--output=jsonpath={.items[0].metadata.name}")...)
 		find.Stderr = c.ErrOrStderr()
 		pod, err := find.Output()
 		if err != nil {
-			return fmt.Errorf("find the pod of evictd on node %s: %w", args[0], err)
+			return fmt.Errorf("find the pod of evictd on node %s: %w", node, err)
 		}
 		if len(pod) == 0 {
-			return fmt.Errorf("node %s has no running pod of daemonset %s/%s", args[0], kube.Namespace, kube.Name)
+			return fmt.Errorf("node %s has no running pod of daemonset %s/%s", node, kube.Namespace, kube.Name)
 		}
 		run := exec.CommandContext(c.Context(), *kubectl, append(append(flags, "exec", "--namespace="+kube.Namespace, "--container="+kube.Name,
-			strings.TrimSpace(string(pod)), "--", "/usr/bin/evictd", command, flag), args[1:]...)...)
+			strings.TrimSpace(string(pod)), "--", "/usr/bin/evictd", command, flag), further...)...)
 		run.Stdout, run.Stderr = c.OutOrStdout(), c.ErrOrStderr()
 		return run.Run()
 	}
@@ -72,7 +76,7 @@ func onNode(command, short, flag string) *cobra.Command {
 func uninstallCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "uninstall", Short: "Uninstall evictd from every node of the DaemonSet, and list the nodes that were not reached", Args: cobra.NoArgs,
-		Long: "Have the pods of the DaemonSet evictd-system/evictd stop evictd on their hosts and remove all that they have installed. Then the " +
+		Long: "Have the pods of the DaemonSet evictd-system/evictd stop evictd on their hosts and remove all that they have installed, and remove the conditions, taints and Leases of evictd. Then the " +
 			"DaemonSet can be deleted. With nodes that were not reached the exit code is 1.",
 	}
 	timeout := c.Flags().Duration("timeout", 5*time.Minute, "how long to wait for the nodes")

@@ -32,6 +32,7 @@ func TestACommandOfEvictdRunsInThePodOfItsNode(t *testing.T) {
 		{"status n1", 0, "exec --namespace=evictd-system --container=evictd evictd-abc -- /usr/bin/evictd status --status-address=unix:/host/run/evictd/status.sock\n"},
 		{"explain n1 -- -o json", 0, "exec --namespace=evictd-system --container=evictd evictd-abc -- /usr/bin/evictd explain --status-address=unix:/host/run/evictd/status.sock -o json\n"},
 		{"why n1 --context=prod -- shop/cart", 0, "--context=prod exec --namespace=evictd-system --container=evictd evictd-abc -- /usr/bin/evictd why --state-dir=/host/var/lib/evictd shop/cart\n"},
+		{"why n1", 0, " why --state-dir=/host/var/lib/evictd --last\n"},
 		{"status n2", cli.ExitFault, "kubectl-evictd: node n2 has no running pod of daemonset evictd-system/evictd\n"},
 		{"status", cli.ExitBadInput, "expected kubectl-evictd status NODE"},
 	} {

@@ -27,8 +27,8 @@ const Variable = "EVICTD_UNINSTALL"
 // poll is how often the pods are listed.
 const poll = 2 * time.Second
 
-// Uninstall has all pods of the DaemonSet replaced by those that uninstall, and waits for them. It
-// returns the names of the nodes where that has not happened when ctx ends, sorted.
+// Uninstall has all pods of the DaemonSet replaced by those that uninstall, waits for them, and removes
+// what evictd has written of their nodes. It returns the names of the nodes where that has not happened when ctx ends, sorted.
 func Uninstall(ctx context.Context, client kubernetes.Interface, report func(node string)) (missing []string, err error) {
 	before, err := pods(ctx, client)
 	if err != nil {
@@ -43,8 +43,7 @@ func Uninstall(ctx context.Context, client kubernetes.Interface, report func(nod
 	if err != nil {
 		return nil, err
 	}
-	set, err := client.AppsV1().DaemonSets(Namespace).Patch(ctx, Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{})
-	if err != nil {
+	if _, err := client.AppsV1().DaemonSets(Namespace).Patch(ctx, Name, types.StrategicMergePatchType, patch, metav1.PatchOptions{}); err != nil {
 		return nil, fmt.Errorf("have the pods of daemonset %s/%s uninstall: %w", Namespace, Name, err)
 	}
 	nodes := map[string]bool{} // whether it is done
@@ -55,27 +54,12 @@ func Uninstall(ctx context.Context, client kubernetes.Interface, report func(nod
 	tick := time.NewTicker(poll)
 	defer tick.Stop()
 	for {
-		now, err := pods(ctx, client)
-		if err == nil {
-			set, err = client.AppsV1().DaemonSets(Namespace).Get(ctx, Name, metav1.GetOptions{})
+		finished, err := look(ctx, client, nodes, report)
+		if finished {
+			return nil, nil
 		}
-		if err == nil {
-			for _, pod := range now {
-				if node := nodeOf(&pod); node != "" {
-					if done := uninstalled(&pod); done && !nodes[node] {
-						report(node)
-						nodes[node] = true
-					} else if _, known := nodes[node]; !known {
-						nodes[node] = false
-					}
-				}
-			}
-			current := set.Status.ObservedGeneration >= set.Generation
-			if current && len(unfinished(nodes)) == 0 && len(nodes) >= int(set.Status.DesiredNumberScheduled) {
-				return nil, nil
-			}
-		} else if ctx.Err() == nil {
-			return unfinished(nodes), fmt.Errorf("read the pods of daemonset %s/%s: %w", Namespace, Name, err)
+		if err != nil && ctx.Err() == nil {
+			return unfinished(nodes), err
 		}
 		select {
 		case <-ctx.Done():
@@ -83,6 +67,34 @@ func Uninstall(ctx context.Context, client kubernetes.Interface, report func(nod
 		case <-tick.C:
 		}
 	}
+}
+
+// look lists the pods once, and clears each node whose pod has uninstalled since the last time. It
+// says whether all nodes are done.
+func look(ctx context.Context, client kubernetes.Interface, nodes map[string]bool, report func(node string)) (finished bool, err error) {
+	now, err := pods(ctx, client)
+	if err != nil {
+		return false, err
+	}
+	set, err := client.AppsV1().DaemonSets(Namespace).Get(ctx, Name, metav1.GetOptions{})
+	if err != nil {
+		return false, fmt.Errorf("read daemonset %s/%s: %w", Namespace, Name, err)
+	}
+	for _, pod := range now {
+		node := nodeOf(&pod)
+		if node == "" || nodes[node] {
+			continue
+		}
+		nodes[node] = uninstalled(&pod)
+		if nodes[node] {
+			if err := clearNode(ctx, client, node); err != nil {
+				nodes[node] = false
+				return false, err
+			}
+			report(node)
+		}
+	}
+	return set.Status.ObservedGeneration >= set.Generation && len(unfinished(nodes)) == 0 && len(nodes) >= int(set.Status.DesiredNumberScheduled), nil
 }
 
 func unfinished(nodes map[string]bool) []string {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	apps "k8s.io/api/apps/v1"
+	coordination "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
@@ -40,7 +41,11 @@ func TestNodesWhereNothingWasUninstalledAreListed(t *testing.T) {
 		client := fake.NewClientset(&apps.DaemonSet{
 			ObjectMeta: metav1.ObjectMeta{Name: Name, Namespace: Namespace},
 			Spec:       apps.DaemonSetSpec{Template: v1.PodTemplateSpec{Spec: v1.PodSpec{Containers: []v1.Container{{Name: Name}}}}},
-		}, pod("a", "n1", true, false), pod("b", "n2", true, false), pending)
+		}, &v1.Node{
+			ObjectMeta: metav1.ObjectMeta{Name: "n1"},
+			Spec:       v1.NodeSpec{Taints: []v1.Taint{{Key: "evictd.io/memory-pressure", Effect: "NoSchedule"}, {Key: "other", Effect: "NoSchedule"}}},
+			Status:     v1.NodeStatus{Conditions: []v1.NodeCondition{{Type: "Ready"}, {Type: "evictd.io/MemoryPressure"}, {Type: "evictd.io/DiskPressure"}}},
+		}, &coordination.Lease{ObjectMeta: metav1.ObjectMeta{Name: "evictd-n1", Namespace: Namespace}}, pod("a", "n1", true, false), pod("b", "n2", true, false), pending)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		var done []string
@@ -64,6 +69,16 @@ func TestNodesWhereNothingWasUninstalledAreListed(t *testing.T) {
 		require.NoError(t, err)
 		if !slices.Equal(done, []string{"n1"}) || !slices.Equal(missing, []string{"n2", "n3"}) {
 			t.Errorf("uninstalled from %v, not from %v; expected n1, and not n2 and n3", done, missing)
+		}
+		node, err := client.CoreV1().Nodes().Get(t.Context(), "n1", metav1.GetOptions{})
+		require.NoError(t, err)
+		if len(node.Spec.Taints) != 1 || node.Spec.Taints[0].Key != "other" || len(node.Status.Conditions) != 1 || node.Status.Conditions[0].Type != "Ready" {
+			t.Errorf("node n1 has %v and %v; expected what is not of evictd", node.Spec.Taints, node.Status.Conditions)
+		}
+		leases, err := client.CoordinationV1().Leases(Namespace).List(t.Context(), metav1.ListOptions{})
+		require.NoError(t, err)
+		if len(leases.Items) > 0 {
+			t.Errorf("%d Leases are left", len(leases.Items))
 		}
 	})
 }
