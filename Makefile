@@ -27,8 +27,9 @@ SHELL       := bash
 .ONESHELL:
 .DEFAULT_GOAL := build
 
-# The playground is run from the source tree; it is not for installing.
-installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
+# The playground is run from the source tree, evictd-install in a container; they are not for
+# installing.
+installed := $(filter-out evictd-playground evictd-install,$(notdir $(wildcard cmd/*)))
 
 # Programs and tests are built alike, so that the build cache serves both.
 export CGO_ENABLED ?= 0
@@ -291,8 +292,8 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
 
 # Programs of the image evictd, and the units that they run as on a node.
-node_programs := evictd evictd-agent
-node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.sysusers evictd.tmpfiles
+node_programs := evictd evictd-agent evictd-install kubectl-evictd
+node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.tmpfiles
 stamped       := -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -epoch $(COMMITTED)
 
 # The same sources and VERSION give the same digests.
@@ -310,7 +311,7 @@ image: ## write OCI layouts of the images evictd and evictd-scheduler, with a li
 	done
 	unset GOARCH
 	go -C internal/tools build -o '$(abspath $(IMAGES))/stage/image' ./image
-	'$(IMAGES)/stage/image' -name evictd $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
+	'$(IMAGES)/stage/image' -name evictd -entrypoint evictd-install $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
 	'$(IMAGES)/stage/image' -name evictd-scheduler $(stamped) -user 65532:65532 -layout '$(IMAGES)/evictd-scheduler' $(foreach a,$(ARCHS),"$(a)=$$scheduler/$(a)")
 	rm -rf '$(IMAGES)/stage'
 

@@ -62,6 +62,8 @@ var arrows = []arrow{
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
+	{"internal/install", nil, "a program is put onto a host, whatever it does there"},
+	{"internal/install/kube", nil, "the API server is asked to have the pods uninstall"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
@@ -151,7 +153,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},
