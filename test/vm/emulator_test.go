@@ -121,7 +121,7 @@ func (e *emulator) printed(after int64) (text []byte) {
 	file, err := os.Open(e.console)
 	if err == nil {
 		defer file.Close()
-		text, err = io.ReadAll(io.NewSectionReader(file, after, 1<<20))
+		text, _ = io.ReadAll(io.NewSectionReader(file, after, 1<<20))
 	}
 	return text
 }
