@@ -29,8 +29,11 @@ var rows = []*row{
 	{"S2.30", "off in `multiPoint` and on in `score`", "a plugin that is on in `score`, and needs its PreScore, is on in `preScore`"},
 	{"S2.32", "counts as used once", "no two pods that run use one"},
 	{"S2.17", "a nominated node that a PreFilter plugin excludes", "no pod with a nominated node has volumes, or terms with matchFields"},
+	{"S1.49", "matches an unbound in-tree volume by its own node affinity", "no unbound in-tree volume is of a migrated plugin"},
+	{"S1.49", "whose zone its migrated plugin cannot translate", "no in-tree volume has such a zone"},
 	{"S1.36", "a volume that only a VolumeAttachment attaches", "no pod uses such a volume where nodes limit volumes"},
 	{"S1.35", "a pod of another namespace with a claim of the same name", "claims of all namespaces have different names"},
+	{"S1.14", "a preferred node affinity whose selector does not parse", "only the required node affinity of a world has selectors that do not parse"},
 	{"S2.23", "a pod waits for its victims as long as they take", "a world ends before a minute has passed"},
 }
 
