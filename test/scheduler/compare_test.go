@@ -18,13 +18,14 @@ type row struct {
 
 // The differences that the comparison finds and allows for.
 var (
-	uncounted = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
-	notFound  = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter"}
+	uncounted   = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
+	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter"}
+	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted,
+	notFound, uncounted, deallocated,
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
 	{"S2.30", "off in `multiPoint` and on in `score`", "a plugin that is on in `score`, and needs its PreScore, is on in `preScore`"},
 	{"S2.32", "counts as used once", "no two pods that run use one"},
@@ -50,8 +51,8 @@ type difference struct {
 	kubeScheduler answer
 }
 
-// runs is how often kube-scheduler attempts a pod that preempts: it chooses at random among
-// equal nodes.
+// runs is how often kube-scheduler attempts a pod that preempts or fails: it chooses at random
+// among equal nodes, and the error of a node ends the filters of the others.
 var runs = []int{1, 20}
 
 // compare returns the first difference in a world, or nil. The error is of a world that is not
@@ -85,7 +86,7 @@ func (k *kubeScheduler) differs(a *attempt, config string, n *counts) (found *di
 			}
 			found = &difference{what, *a, b}
 		}
-		if a.Nominated == "" && found.kubeScheduler.Nominated == "" {
+		if a.Nominated == "" && found.kubeScheduler.Nominated == "" && !a.Failed {
 			break
 		}
 	}
@@ -116,6 +117,8 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 	case a.Message == b.Message:
 	case len(a.Filtered) == 0 && upToPostFilter(a.Message) == strings.TrimSuffix(b.Message, " not found"):
 		return "", notFound
+	case a.nominations && strings.Replace(a.Message, "deallocation of ResourceClaim completed, ", "", 1) == b.Message:
+		return "", deallocated
 	default:
 		return "the message", nil
 	}
