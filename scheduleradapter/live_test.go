@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -319,9 +320,7 @@ func TestTheStatusAddressShowsWhenTheClusterIsKnown(t *testing.T) {
 func TestProfilesAreServedBehindTheirSwitch(t *testing.T) {
 	c := newLiveCluster(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nenableProfiling: true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nenableProfiling: true\n"), 0o600))
 	client := process.Client(c.runs("--leader-elect=false", "--config", file).socket)
 	defer client.CloseIdleConnections()
 	c.until("a profile is served", func() bool {

@@ -48,11 +48,13 @@ var arrows = []arrow{
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory"}, "messages carry values"},
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
-	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/defaults", "internal/embeddedapi/openapi", "internal/embeddedapi/store", "internal/manifest", "internal/podspec"},
+	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/defaults", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi", "internal/require"}, "tests of what speaks to an API have one"},
+	{"internal/embeddedapi/apply", nil, "an object and a configuration in, the merged object out"},
 	{"internal/embeddedapi/defaults", nil, "an object in, the same object with its defaults out"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
+	{"internal/embeddedapi/quota", []string{"internal/podspec"}, "an object, quotas and limits in, a verdict out"},
 	{"internal/embeddedapi/store", nil, "objects are kept, whatever they are"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/wait", nil, "tests of every package wait with it"},
@@ -60,6 +62,8 @@ var arrows = []arrow{
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
+	{"internal/install", nil, "a program is put onto a host, whatever it does there"},
+	{"internal/install/kube", nil, "the API server is asked to have the pods uninstall"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
@@ -149,7 +153,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},
@@ -215,7 +219,7 @@ var impureNames = []struct {
 
 // folders are the top-level folders the house has room for.
 var folders = []string{
-	"bin", "cgroup", "cmd", "cri", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
+	"bin", "cgroup", "cmd", "cri", "deploy", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
 }
 
 // vague package names say nothing of what is inside.

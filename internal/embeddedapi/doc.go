@@ -1,13 +1,15 @@
 // Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
 // that both programs use, on one host, with objects as YAML manifests in a directory.
 // It does not authenticate, so it listens on a unix socket or loopback only. It
-// runs no containers, and no controllers but those of disruption budgets and namespaces.
+// runs no containers, and no controllers but those of disruption budgets, quotas and namespaces.
 //
 // A resource is a table with one writer at a time: it checks the resourceVersion, takes the
 // next revision, writes the manifest (temporary file, rename), and then publishes the object.
-// Stored objects never change, so readers need no copies. A watch is a cursor into a
-// ring of the last 4,096 changes of a table; no writer waits for a watch, and a watch that falls
-// behind gets 410 and lists again. Revisions are reserved in blocks, so that none is used
+// Stored objects never change, so readers need no copies. A watch begins anywhere in the last
+// 4,096 changes of its table. From then on it is offered the changes that have the value of its
+// most exact requirement, such as the node of a pod, and is not woken by others. No writer waits
+// for a watch: where 4,096 changes are offered and not sent, the watch gets 410 and lists
+// again. Revisions are reserved in blocks, so that none is used
 // twice after a crash.
 //
 // A manifest that differs from what the store wrote, by inode, time or size, was written
@@ -16,6 +18,6 @@
 // eviction, so that no two evictions use the same disruption.
 //
 // The handlers are written on apimachinery's parts (serializers, selectors, patches, Table,
-// Status). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
+// Status, the managers of fields). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
 // docs/benchmarks.md.
 package embeddedapi

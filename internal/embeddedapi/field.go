@@ -14,6 +14,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/fields"
 	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
@@ -122,6 +123,45 @@ func (k *kind) field(name string) func(store.Object) string {
 		return get
 	}
 	return k.fields[name]
+}
+
+// interest is the requirement that the fewest changes meet, as far as its form says.
+func (f *filter) interest() store.Interest {
+	exact := func(name, value string) store.Interest {
+		return store.Interest{Attribute: name, Value: value, Of: f.kind.field(name)}
+	}
+	if f.name != "" {
+		return exact("metadata.name", f.name)
+	}
+	requirements := f.fields.Requirements()
+	slices.SortStableFunc(requirements, func(a, b fields.Requirement) int { return cmp.Compare(rank(a.Field), rank(b.Field)) })
+	for _, r := range requirements {
+		if r.Operator == selection.Equals || r.Operator == selection.DoubleEquals {
+			return exact(r.Field, r.Value)
+		}
+	}
+	required, _ := f.labels.Requirements()
+	for _, r := range required {
+		only := r.ValuesUnsorted()
+		if len(only) == 1 && (r.Operator() == selection.Equals || r.Operator() == selection.DoubleEquals || r.Operator() == selection.In) {
+			return store.Interest{Attribute: "metadata.labels/" + r.Key(), Value: only[0], Of: func(o store.Object) string { return o.GetLabels()[r.Key()] }}
+		}
+	}
+	if f.namespace != "" {
+		return exact("metadata.namespace", f.namespace)
+	}
+	return store.Interest{}
+}
+
+// rank puts the fields that few objects share first.
+func rank(field string) int {
+	switch field {
+	case "metadata.name":
+		return 0
+	case "metadata.namespace":
+		return 2
+	}
+	return 1
 }
 
 // matches compares a stored object; nil does not match.

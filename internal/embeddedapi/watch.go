@@ -69,9 +69,12 @@ func (r *request) watch() error {
 			asked = r.kind.table.Revision()
 		}
 		s.marked = asked
-		s.cursor, err = r.kind.table.Since(asked)
+		s.cursor, err = r.kind.table.Since(asked, filter.interest())
 	default:
 		err = s.begin(false)
+	}
+	if s.cursor != nil {
+		defer s.cursor.Close()
 	}
 	if err == nil {
 		err = s.run()
@@ -93,7 +96,7 @@ func expired() *metav1.Status {
 
 // begin sends the present objects, and where requested a bookmark after them.
 func (s *stream) begin(mark bool) error {
-	objects, cursor, revision := s.request.kind.table.From(s.request.namespace)
+	objects, cursor, revision := s.request.kind.table.From(s.request.namespace, s.filter.interest())
 	s.cursor = cursor
 	for _, o := range objects {
 		if !s.filter.matches(o) {
@@ -126,7 +129,7 @@ func (s *stream) run() error {
 	tick := time.NewTicker(bookmarkPeriod)
 	defer tick.Stop()
 	for {
-		changes, revision, more, err := s.cursor.Next()
+		changes, revision, err := s.cursor.Next()
 		if err != nil {
 			return err
 		}
@@ -139,7 +142,7 @@ func (s *stream) run() error {
 			return err
 		}
 		select {
-		case <-more:
+		case <-s.cursor.More():
 		case <-tick.C:
 			if s.bookmarks && revision > s.marked {
 				if err := s.sendBookmark(revision, nil); err != nil {

@@ -14,7 +14,7 @@ import (
 // refused, as they were then; both by path.
 type edits struct {
 	mu      sync.Mutex
-	taking  map[string]bool
+	taking  map[string]chan struct{} // closed at the end of the admission
 	refused map[string]os.FileInfo
 }
 
@@ -26,10 +26,10 @@ const refusedExtension = ".refused"
 func (e *edits) begin(path string, info os.FileInfo) bool {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	if e.taking[path] || e.wasRefused(path, info) {
+	if e.taking[path] != nil || e.wasRefused(path, info) {
 		return false
 	}
-	e.taking[path] = true
+	e.taking[path] = make(chan struct{})
 	return true
 }
 
@@ -46,6 +46,7 @@ func (e *edits) wasRefused(path string, info os.FileInfo) bool {
 func (e *edits) end(path string, refused bool, info os.FileInfo) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
+	close(e.taking[path])
 	delete(e.taking, path)
 	delete(e.refused, path)
 	if refused {
@@ -53,8 +54,9 @@ func (e *edits) end(path string, refused bool, info os.FileInfo) {
 	}
 }
 
-// state says whether a manifest is being admitted, and whether it was refused as it is now.
-func (e *edits) state(path string) (taking, refused bool) {
+// state returns a channel that is closed at the end of the manifest's admission, nil where it is not
+// being admitted, and whether it was refused as it is now.
+func (e *edits) state(path string) (taking <-chan struct{}, refused bool) {
 	info, err := os.Lstat(path)
 	if err != nil {
 		info = nil
@@ -126,30 +128,37 @@ func (t *Table) adopt(key Key, admitted Object, info os.FileInfo) {
 }
 
 // A write waits for an editor that does not finish at most so often for settle, and for the
-// admission of a manifest so often for takingPause: admissions may wait for each other.
+// admissions of a manifest at most for longestTaking: admissions may wait for each other.
 const (
-	waits       = 25
-	takingWaits = 500
-	takingPause = 10 * time.Millisecond
+	waits         = 25
+	longestTaking = 5 * time.Second
 )
 
 // lock begins a change of an object. What another process has done to its manifest is admitted before;
 // a manifest that was refused is set aside.
 func (t *Table) lock(key Key) error {
 	path, f := t.path(key), t.store.follower
-	for attempt, waited := 0, 0; ; {
+	var over <-chan time.Time
+	for attempt, waited := 0, false; ; {
 		t.writing.Lock()
-		if t.taking || !t.isFile(key) || t.isOurs(path, key) || waited == takingWaits {
+		if t.taking || !t.isFile(key) || t.isOurs(path, key) || waited {
 			return nil
 		}
-		taking, refused := false, true
+		var taking <-chan struct{}
+		refused := true
 		if f != nil {
 			taking, refused = f.edits.state(path)
 		}
-		if taking {
+		if taking != nil {
 			t.writing.Unlock()
-			time.Sleep(takingPause)
-			waited++
+			if over == nil {
+				over = time.After(longestTaking)
+			}
+			select {
+			case <-taking:
+			case <-over:
+				waited = true
+			}
 			continue
 		}
 		if refused || attempt == waits {

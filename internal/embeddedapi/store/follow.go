@@ -44,7 +44,7 @@ func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
 		return nil, fmt.Errorf("watch %s: %w", s.cfg.Data, err)
 	}
 	s.follower = &Follower{store: s, watcher: watcher, admit: admit, touched: map[string]time.Time{}}
-	s.follower.edits = edits{taking: map[string]bool{}, refused: map[string]os.FileInfo{}}
+	s.follower.edits = edits{taking: map[string]chan struct{}{}, refused: map[string]os.FileInfo{}}
 	return s.follower, nil
 }
 
@@ -59,9 +59,11 @@ func (f *Follower) Read() error {
 
 // Run passes on changes until ctx ends. It runs once.
 func (f *Follower) Run(ctx context.Context) error {
-	tick := time.NewTicker(settle)
-	defer tick.Stop()
+	var quiet <-chan time.Time // while paths are to be checked
 	for {
+		if quiet == nil && len(f.touched) > 0 {
+			quiet = time.After(settle)
+		}
 		select {
 		case <-ctx.Done():
 			return f.watcher.Close()
@@ -72,7 +74,8 @@ func (f *Follower) Run(ctx context.Context) error {
 			if err := f.rescan(); err != nil {
 				f.store.cfg.Log.Error("manifests cannot be read", "error", err)
 			}
-		case now := <-tick.C:
+		case now := <-quiet:
+			quiet = nil
 			f.settled(now)
 		}
 	}

@@ -21,9 +21,12 @@ type history struct {
 	first, next uint64
 	forgotten   uint64        // revision of the latest change that is no longer there
 	more        chan struct{} // closed by the next change
+	attributes  map[string]*attribute
 }
 
-func newHistory() history { return history{more: make(chan struct{})} }
+func newHistory() history {
+	return history{more: make(chan struct{}), attributes: map[string]*attribute{}}
+}
 
 func (h *history) add(change *Change) {
 	if len(h.ring) < depth {
@@ -34,6 +37,7 @@ func (h *history) add(change *Change) {
 		h.first++
 	}
 	h.next++
+	h.offer(change)
 	close(h.more)
 	h.more = make(chan struct{})
 }
@@ -47,49 +51,142 @@ func (h *history) after(revision uint64) uint64 {
 	return n
 }
 
-// Cursor is a position in a table's changes. One goroutine uses it.
+// Interest is what the changes of a watch have in common: the value of an attribute, in
+// the object before or after the change. The zero value is every change.
+type Interest struct {
+	Attribute string
+	Value     string
+	Of        func(Object) string // the attribute's value; the same function for the same Attribute
+}
+
+// touches says whether a change has the value, before or after.
+func (i Interest) touches(c *Change) bool {
+	return i.Of == nil || i.Of(c.New) == i.Value || c.Old != nil && i.Of(c.Old) == i.Value
+}
+
+// attribute are the cursors with an interest in an attribute, by its value.
+type attribute struct {
+	of      func(Object) string
+	cursors map[string]map[*Cursor]struct{}
+}
+
+// offer passes a change on to the cursors with an interest in it, and to no others.
+func (h *history) offer(change *Change) {
+	for _, a := range h.attributes {
+		value := ""
+		if a.of != nil {
+			value = a.of(change.New)
+		}
+		for c := range a.cursors[value] {
+			c.offer(change)
+		}
+		if a.of == nil || change.Old == nil {
+			continue
+		}
+		if before := a.of(change.Old); before != value {
+			for c := range a.cursors[before] {
+				c.offer(change)
+			}
+		}
+	}
+}
+
+// Cursor is a position in a table's changes. One goroutine uses it, and closes it.
 type Cursor struct {
-	table *Table
-	next  uint64
+	table    *Table
+	interest Interest
+	// Under the table's lock:
+	pending []*Change
+	expired bool          // more changes than a table keeps were not taken
+	more    chan struct{} // has an element while there are changes to be taken
+}
+
+func (c *Cursor) offer(change *Change) {
+	if len(c.pending) == depth {
+		c.pending, c.expired = nil, true
+	}
+	if !c.expired {
+		c.pending = append(c.pending, change)
+	}
+	select {
+	case c.more <- struct{}{}:
+	default:
+	}
+}
+
+// follow makes a cursor after all present changes. It is called under the lock.
+func (t *Table) follow(interest Interest, pending []*Change) *Cursor {
+	c := &Cursor{table: t, interest: interest, pending: pending, more: make(chan struct{}, 1)}
+	h := &t.history
+	a := h.attributes[interest.Attribute]
+	if a == nil {
+		a = &attribute{interest.Of, map[string]map[*Cursor]struct{}{}}
+		h.attributes[interest.Attribute] = a
+	}
+	if a.cursors[interest.Value] == nil {
+		a.cursors[interest.Value] = map[*Cursor]struct{}{}
+	}
+	a.cursors[interest.Value][c] = struct{}{}
+	return c
+}
+
+// Close ends the cursor.
+func (c *Cursor) Close() {
+	t := c.table
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	a := t.history.attributes[c.interest.Attribute]
+	delete(a.cursors[c.interest.Value], c)
+	if len(a.cursors[c.interest.Value]) == 0 {
+		delete(a.cursors, c.interest.Value)
+	}
+	if len(a.cursors) == 0 {
+		delete(t.history.attributes, c.interest.Attribute)
+	}
 }
 
 // Since returns the cursor after a revision. The error is ErrExpired where later
 // changes are no longer kept, or the revision is in the future.
-func (t *Table) Since(revision uint64) (*Cursor, error) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (t *Table) Since(revision uint64, interest Interest) (*Cursor, error) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	h := &t.history
 	if revision < max(t.store.revision.first, h.forgotten) || revision > t.store.revision.current() {
 		return nil, ErrExpired
 	}
-	return &Cursor{t, h.after(revision)}, nil
+	var pending []*Change
+	for n := h.after(revision); n < h.next; n++ {
+		if change := h.ring[n%depth]; interest.touches(change) {
+			pending = append(pending, change)
+		}
+	}
+	return t.follow(interest, pending), nil
 }
 
 // From returns all objects of a namespace in no order, the cursor after them, and their
 // revision.
-func (t *Table) From(namespace string) ([]Object, *Cursor, uint64) {
-	t.mu.RLock()
-	defer t.mu.RUnlock()
+func (t *Table) From(namespace string, interest Interest) ([]Object, *Cursor, uint64) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	objects, revision := t.within(namespace)
-	return objects, &Cursor{t, t.history.next}, revision
+	return objects, t.follow(interest, nil), revision
 }
 
-// Next returns the changes after the cursor and moves it, the revision of the last one,
-// and a channel that is closed by the next change. The error is ErrExpired where the
-// cursor is too far behind.
-func (c *Cursor) Next() (changes []*Change, revision uint64, more <-chan struct{}, err error) {
+// Next returns the changes of interest after the cursor and moves it, and the revision up to
+// which these are all. The error is ErrExpired where the cursor is too far behind.
+func (c *Cursor) Next() (changes []*Change, revision uint64, err error) {
 	t := c.table
-	t.mu.RLock()
-	defer t.mu.RUnlock()
-	h := &t.history
-	if c.next < h.first {
-		return nil, 0, nil, ErrExpired
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if c.expired {
+		return nil, 0, ErrExpired
 	}
-	for ; c.next < h.next; c.next++ {
-		changes = append(changes, h.ring[c.next%depth])
-	}
-	return changes, t.revision, h.more, nil
+	changes, c.pending = c.pending, nil
+	return changes, t.revision, nil
 }
+
+// More receives after a change of interest, and may receive after Next has returned that change.
+func (c *Cursor) More() <-chan struct{} { return c.more }
 
 // More is a channel that the table's next change closes.
 func (t *Table) More() <-chan struct{} {

@@ -81,11 +81,11 @@ func TestCursorSeesEveryChangeOnceAndInOrder(t *testing.T) {
 	nodes := open(t, t.TempDir()).Table("nodes")
 	a := object("a")
 	put(t, nodes, nil, a)
-	objects, cursor, revision := nodes.From("")
+	objects, cursor, revision := nodes.From("", Interest{})
 	if len(objects) != 1 || revision != nodes.Revision() {
 		t.Fatalf("from: %v %d", objects, revision)
 	}
-	since, err := nodes.Since(revision)
+	since, err := nodes.Since(revision, Interest{})
 	require.NoError(t, err)
 	b := object("b")
 	put(t, nodes, nil, b)
@@ -94,7 +94,7 @@ func TestCursorSeesEveryChangeOnceAndInOrder(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, c := range []*Cursor{cursor, since} {
-		changes, _, more, err := c.Next()
+		changes, _, err := c.Next()
 		var seen []string
 		for _, change := range changes {
 			seen = append(seen, string(change.Type)+" "+change.New.GetName())
@@ -102,11 +102,61 @@ func TestCursorSeesEveryChangeOnceAndInOrder(t *testing.T) {
 		if got := strings.Join(seen, ", "); err != nil || got != "ADDED b, MODIFIED b, DELETED a" {
 			t.Errorf("saw %s, %v", got, err)
 		}
-		select {
-		case <-more:
-			t.Error("more is announced, and there is none")
-		default:
+		if changes, _, err := c.Next(); err != nil || len(changes) > 0 {
+			t.Errorf("then %v, %v; expected nothing", changes, err)
 		}
+		c.Close()
+	}
+	if n := len(nodes.history.attributes); n != 0 {
+		t.Errorf("%d attributes are still followed", n)
+	}
+}
+
+// TestCursorIsOfferedOnlyWhatItsInterestTouches holds that a cursor is not woken by other changes, and
+// falls behind by its own only.
+func TestCursorIsOfferedOnlyWhatItsInterestTouches(t *testing.T) {
+	nodes := open(t, t.TempDir()).Table("leases")
+	zone := func(o Object) string { return o.GetLabels()["zone"] }
+	interest := Interest{Attribute: "zone", Value: "b", Of: zone}
+	_, cursor, start := nodes.From("", interest)
+	in := func(name, zone string) *v1.Node {
+		o := object(name)
+		o.Labels = map[string]string{"zone": zone}
+		return o
+	}
+	moving := in("moving", "a")
+	put(t, nodes, nil, moving)
+	var other Object
+	for range depth / 2 {
+		next := in("other", "c")
+		put(t, nodes, other, next)
+		other = next
+	}
+	select {
+	case <-cursor.More():
+		t.Error("the cursor was woken by changes of other zones")
+	default:
+	}
+	here, gone := in("moving", "b"), in("moving", "c")
+	put(t, nodes, moving, here)
+	put(t, nodes, here, gone)
+	<-cursor.More()
+	since, err := nodes.Since(start, interest)
+	require.NoError(t, err)
+	for _, c := range []*Cursor{cursor, since} {
+		changes, revision, err := c.Next()
+		require.NoError(t, err)
+		if len(changes) != 2 || changes[0].New != Object(here) || changes[1].New != Object(gone) || revision != nodes.Revision() {
+			t.Errorf("offered %v up to %d; expected the two changes of the node that was in the zone", changes, revision)
+		}
+	}
+	for range depth + 1 {
+		next := in("other", "c")
+		put(t, nodes, other, next)
+		other = next
+	}
+	if _, _, err := cursor.Next(); err != nil {
+		t.Errorf("after many changes of other zones: %v", err)
 	}
 }
 
@@ -114,25 +164,25 @@ func TestCursorThatFellBackTooFarIsExpired(t *testing.T) {
 	s := open(t, t.TempDir())
 	leases := s.Table("leases")
 	start := leases.Revision()
-	_, slow, _ := leases.From("")
+	_, slow, _ := leases.From("", Interest{})
 	var last Object
 	for range depth + 1 {
 		next := object("a")
 		put(t, leases, last, next)
 		last = next
 	}
-	if _, _, _, err := slow.Next(); !errors.Is(err, ErrExpired) {
+	if _, _, err := slow.Next(); !errors.Is(err, ErrExpired) {
 		t.Errorf("next: %v", err)
 	}
-	if _, err := leases.Since(start); !errors.Is(err, ErrExpired) {
+	if _, err := leases.Since(start, Interest{}); !errors.Is(err, ErrExpired) {
 		t.Errorf("since the start: %v", err)
 	}
-	if _, err := leases.Since(s.Revision() + 1); !errors.Is(err, ErrExpired) {
+	if _, err := leases.Since(s.Revision()+1, Interest{}); !errors.Is(err, ErrExpired) {
 		t.Errorf("since the future: %v", err)
 	}
-	c, err := leases.Since(s.Revision() - 1)
+	c, err := leases.Since(s.Revision()-1, Interest{})
 	require.NoError(t, err)
-	if changes, _, _, err := c.Next(); err != nil || len(changes) != 1 || changes[0].Type != watch.Modified {
+	if changes, _, err := c.Next(); err != nil || len(changes) != 1 || changes[0].Type != watch.Modified {
 		t.Errorf("the last change: %v, %v", changes, err)
 	}
 }

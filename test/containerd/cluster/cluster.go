@@ -159,13 +159,13 @@ func (c *Cluster) startServer(embedded bool) {
 	c.must(err)
 }
 
-// grant gives evictd's agent the rights of docs/rbac.
+// grant gives evictd's agent the rights of deploy/rbac.
 func (c *Cluster) grant() {
 	c.T.Helper()
 	root, err := sandbox.SourceRoot()
 	c.must(err)
 	kubectl := exec.CommandContext(c.T.Context(), c.program("kubectl"), "--kubeconfig="+c.API.Kubeconfig(apiserver.Admin),
-		"apply", "--server-side", "--filename="+filepath.Join(root, "docs/rbac"))
+		"apply", "--server-side", "--filename="+filepath.Join(root, "deploy/rbac"))
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		c.T.Fatalf("%s: %v\n%s", kubectl, err, out)
 	}
