@@ -34,7 +34,7 @@ type Writer struct {
 	binding   *traffic
 	evictions chan struct{}
 	statuses  *statuses
-	podGroups *podGroupStatuses
+	podGroups *latest[podGroupUpdate]
 	events    *events
 }
 
@@ -51,8 +51,8 @@ func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Lo
 // Run writes statuses and events until the context ends.
 func (w *Writer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	running.Go(func() { w.statuses.run(ctx) })
-	running.Go(func() { w.podGroups.run(ctx) })
+	running.Go(func() { w.statuses.run(ctx, statusWriters) })
+	running.Go(func() { w.podGroups.run(ctx, 1) })
 	running.Go(func() { w.events.run(ctx) })
 	running.Wait()
 	return nil
@@ -121,7 +121,9 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 }
 
 // PatchStatus queues a status, merged with a queued one of the pod.
-func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) { w.statuses.add(pod, s) }
+func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) {
+	w.statuses.add(pod.UID, statusUpdate{pod, s})
+}
 
 // RecordEvent queues an event; it is dropped if the queue is full.
 func (w *Writer) RecordEvent(e cycle.Event) { w.events.add(e) }
