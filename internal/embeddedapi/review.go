@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -104,5 +105,8 @@ func reviewAccess(r *request, object store.Object) error {
 		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata"), meta, "must be empty"))
 	}
 	*status = authorizationv1.SubjectAccessReviewStatus{Allowed: true}
-	return refusal(r.kind, "", faults)
+	if len(faults) > 0 {
+		return apierrors.NewInvalid(schema.GroupKind{Group: r.kind.Group}, "", faults)
+	}
+	return nil
 }

@@ -35,7 +35,7 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"update of nothing", "PUT", podsPath + "/q", strings.Replace(podJSON, `"p"`, `"q"`, 1), nil, 404, "NotFound", `pods "q" not found`},
 		{"another uid", "PATCH", podPath, `{"metadata":{"uid":"x"}}`, []string{"Content-Type", merge}, 409, "Conflict", "Precondition failed: UID in precondition: x"},
 		{"resources of a container", "PATCH", podPath, `{"spec":{"containers":[{"name":"main","resources":{"requests":{"cpu":"9"}}}]}}`, []string{"Content-Type", strategic}, 422, "Invalid", "pod updates may not change fields other than"},
-		{"toleration removed", "PATCH", podPath, `{"spec":{"tolerations":null}}`, []string{"Content-Type", merge}, 422, "Invalid", "existing toleration can not be modified"},
+		{"toleration changed", "PATCH", podPath, `{"spec":{"tolerations":[{"key":"node.kubernetes.io/not-ready","operator":"Equal","value":"x","effect":"NoExecute"}]}}`, []string{"Content-Type", merge}, 422, "Invalid", "existing toleration can not be modified"},
 		{"apply without a manager", "PATCH", podPath, podJSON, []string{"Content-Type", "application/apply-patch+yaml"}, 422, "Invalid", "fieldManager: Required value: is required for apply patch"},
 		{"another patch", "PATCH", podPath, podJSON, []string{"Content-Type", "application/patch"}, 415, "UnsupportedMediaType", "strategic-merge-patch"},
 		{"logs", "GET", podPath + "/log", "", nil, 404, "NotFound", "it runs no containers"},
