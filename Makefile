@@ -83,7 +83,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	for module in internal/tools test/controlplane/parts test/containerd/parts; do go -C $$module mod tidy -diff; done
+	for module in internal/tools test/controlplane/parts test/containerd/parts test/deploy/parts; do go -C $$module mod tidy -diff; done
 	for module in $(nested) containerd; do
 		go -C test/$$module mod tidy -diff
 		go -C test/$$module vet ./...
@@ -255,6 +255,21 @@ cluster-if-possible: controlplane-if-possible containerd-if-possible
 
 # Where things go below $(DESTDIR). What the operator may have changed stays.
 share   := $(DESTDIR)$(PREFIX)/share
+# What packs the chart, and what tests of deploy/ run beside a kube-apiserver.
+deployers := $(addprefix test/deploy/bin/,helm kustomize)
+
+.PHONY: helm
+helm: $(deployers) ## build the helm and kustomize of tests; the first time takes two minutes
+
+$(deployers) &: test/deploy/parts/go.mod test/deploy/parts/go.sum
+	@echo 'building helm and kustomize'
+	nice go -C test/deploy/parts build -ldflags '-s -w' -o ../bin/ tool
+	touch $(deployers)
+
+.PHONY: helm-if-possible
+helm-if-possible:
+	@$(call if_possible,helm,deploy/parts,tool,2)
+
 lib     := $(DESTDIR)$(PREFIX)/lib
 sysconf := $(DESTDIR)/etc
 
@@ -328,6 +343,13 @@ vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup
 .PHONY: vm-cluster
 vm-cluster: deb cluster ## evictd beside real kubelets with the cgroup driver systemd, a whole cluster in that machine
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestCluster$$' ./test/vm
+
+# A version without a dot is no semantic one.
+chartversion := $(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0.0.0-g$(VERSION))
+
+.PHONY: chart
+chart: helm ## pack the Helm chart into bin/
+	@test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
 
 .PHONY: bench-vm
 bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3

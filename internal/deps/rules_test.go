@@ -73,6 +73,7 @@ var arrows = []arrow{
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
 	{"test/controlplane/scheduler", []string{"internal/process", "internal/sandbox"}, "a scheduler runs as a process, whatever is tested by it"},
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
+	{"test/deploy", []string{"internal/golden", "internal/require", "test/controlplane/apiserver"}, "the chart is made by helm, and an API server accepts it"},
 	{"test/controlplane/conformance", []string{"internal/process", "internal/sandbox", "internal/wait", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "upstream's tests drive the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/shrink", nil, "comparisons with Kubernetes make their failing inputs smaller"},

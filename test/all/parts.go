@@ -65,6 +65,11 @@ var parts = []part{
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
 	},
 	{
+		name: "deploy", tests: "the Helm chart and the kustomize bases, on a real kube-apiserver",
+		packages: []string{"./test/deploy"},
+		builds:   []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
+	},
+	{
 		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",
 		packages: []string{"./test/kubelet"},
 		builds:   []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
