@@ -9,12 +9,17 @@
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
+#   ARCHS       architectures of the images                (amd64 arm64)
+#   IMAGES      where image leaves their OCI layouts       (bin/image)
+#   REGISTRY    registry and path that push pushes to, such as ghcr.io/evictd
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
 FUZZTIME  ?= 60s
 BENCH     ?= .
 PREFIX    ?= /usr/local
+ARCHS     ?= amd64 arm64
+IMAGES    ?= bin/image
 VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 SHELL       := bash
@@ -22,8 +27,9 @@ SHELL       := bash
 .ONESHELL:
 .DEFAULT_GOAL := build
 
-# The playground is run from the source tree; it is not for installing.
-installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
+# The playground is run from the source tree, evictd-install in a container; they are not for
+# installing.
+installed := $(filter-out evictd-playground evictd-install,$(notdir $(wildcard cmd/*)))
 
 # Programs and tests are built alike, so that the build cache serves both.
 export CGO_ENABLED ?= 0
@@ -73,6 +79,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	@unformatted=$$($(call files,*.go) | xargs -0 -r gofmt -l)
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
+	go -C internal/tools vet ./...
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
@@ -283,6 +290,36 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
 	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
 		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
+
+# Programs of the image evictd, and the units that they run as on a node.
+node_programs := evictd evictd-agent evictd-install kubectl-evictd
+node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.tmpfiles
+stamped       := -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -epoch $(COMMITTED)
+
+# The same sources and VERSION give the same digests.
+.PHONY: image
+image: ## write OCI layouts of the images evictd and evictd-scheduler, with a list of their software and their provenance: IMAGES, ARCHS
+	@umask 022
+	rm -rf '$(IMAGES)'
+	node='$(IMAGES)/stage/evictd' scheduler='$(IMAGES)/stage/evictd-scheduler'
+	for arch in $(ARCHS); do
+		export GOARCH=$$arch
+		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$node/$$arch/usr/bin/" $(node_programs:%=./cmd/%)
+		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$scheduler/$$arch/usr/bin/" ./cmd/evictd-scheduler
+		install -d "$$node/$$arch/usr/share/evictd"
+		cp -r $(node_units:%=systemd/%) "$$node/$$arch/usr/share/evictd"
+	done
+	unset GOARCH
+	go -C internal/tools build -o '$(abspath $(IMAGES))/stage/image' ./image
+	'$(IMAGES)/stage/image' -name evictd -entrypoint evictd-install $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
+	'$(IMAGES)/stage/image' -name evictd-scheduler $(stamped) -user 65532:65532 -layout '$(IMAGES)/evictd-scheduler' $(foreach a,$(ARCHS),"$(a)=$$scheduler/$(a)")
+	rm -rf '$(IMAGES)/stage'
+
+.PHONY: push
+push: image ## push both images to REGISTRY, tagged with the version
+	@for name in evictd evictd-scheduler; do
+		go -C internal/tools run ./image -layout '$(abspath $(IMAGES))'/$$name -push '$(or $(REGISTRY),$(error REGISTRY is not set: it is the registry and path to push to))'/$$name:'$(VERSION:v%=%)'
+	done
 
 .PHONY: vm-campaign
 vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup driver; EVICTD_BOMBS, EVICTD_RUNS, EVICTD_ROUNDS

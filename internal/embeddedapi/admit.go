@@ -21,6 +21,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/admission"
+	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
@@ -230,6 +231,9 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 		return checkPodChange(pod, before)
 	}
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	for _, limits := range a.limitRanges(pod.Namespace) {
+		quota.SetDefaults(limits, pod)
+	}
 	faults := checkContainers(&pod.Spec)
 	faults = append(faults, a.currentClasses().CompletePod(pod)...)
 	if len(pod.Spec.SchedulingGates) > 0 {

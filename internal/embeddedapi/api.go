@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/defaults"
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -23,9 +24,10 @@ import (
 
 // Config says where the objects live.
 type Config struct {
-	Data string // directory; made where it does not exist
-	Sync bool   // changes are on the disk before they are acknowledged; else with the kernel
-	Log  *slog.Logger
+	Data   string // directory; made where it does not exist
+	Tokens Tokens // of clients behind TLS without a certificate
+	Sync   bool   // changes are on the disk before they are acknowledged; else with the kernel
+	Log    *slog.Logger
 }
 
 // API serves the objects of one directory. It is an http.Handler.
@@ -33,23 +35,28 @@ type API struct {
 	scheme   *runtime.Scheme
 	media    []runtime.SerializerInfo
 	kinds    []*kind
+	reviews  []*kind
+	tokens   Tokens
 	defaults *defaults.Setter
 	store    *store.Store
 	follower *store.Follower
 	log      *slog.Logger
 	models   *openapi.Models
+	managers *apply.Managers
 	stopping chan struct{} // closed when Run ends: watches end
 
 	classes   classes
 	snapshots snapshots
 	budgets   sync.Mutex // held while budgets are computed and spent
+	using     sync.Mutex // held while quotas are compared and used
 }
 
 // New loads the directory, reads manifests written by other processes and creates the
 // objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
-	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a.managers = apply.New(scheme, a.defaults)
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {
@@ -123,11 +130,12 @@ func (a *API) kindOf(name string) *kind {
 	return nil
 }
 
-// Run follows the directory, reconciles budgets and deletes old events until ctx ends,
+// Run follows the directory, computes budgets and quotas, and deletes old events until ctx ends,
 // which ends all watches.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	running.Go(func() { a.keepBudgets(ctx) })
+	running.Go(func() { a.keepQuotas(ctx) })
 	running.Go(func() { a.expire(ctx) })
 	err := a.follower.Run(ctx)
 	close(a.stopping)
@@ -212,6 +220,9 @@ func (k *kind) place() string {
 	return k.resource + "/NAME.yaml"
 }
 
+// manifestManager manages the fields that an edit of a manifest changes.
+const manifestManager = "manifest"
+
 // takeManifest creates or updates the object of a manifest written by another process,
 // or deletes the object of a removed manifest, as a request would.
 func (a *API) takeManifest(m store.Manifest) error {
@@ -231,9 +242,9 @@ func (a *API) takeManifest(m store.Manifest) error {
 		_, err := a.create(k, m.Object, false)
 		return err
 	}
-	_, err := a.update(context.Background(), change{kind: k, key: m.Key, next: replaceBy(m.Object)})
+	_, err := a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, next: replaceBy(m.Object)})
 	if err == nil && k.status {
-		_, err = a.update(context.Background(), change{kind: k, key: m.Key, sub: "status", next: replaceBy(m.Object)})
+		_, err = a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, sub: "status", next: replaceBy(m.Object)})
 	}
 	return err
 }

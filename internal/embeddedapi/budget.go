@@ -21,25 +21,31 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// budgetDelay merges changes that follow each other, such as pods that become ready,
+// computeDelay merges changes that follow each other, such as pods that become ready,
 // into one computation.
-const budgetDelay = 50 * time.Millisecond
+const computeDelay = 50 * time.Millisecond
 
 // keepBudgets computes all budgets whenever pods, their controllers or budgets
 // change, until ctx ends.
 func (a *API) keepBudgets(ctx context.Context) {
+	a.keep(ctx, []string{"PodDisruptionBudget", "Pod", "ReplicaSet", "StatefulSet", "ReplicationController"}, func() error {
+		a.budgets.Lock()
+		defer a.budgets.Unlock()
+		return a.computeBudgets("")
+	})
+}
+
+// keep computes what follows from kinds, now and whenever their objects have changed, until ctx ends.
+func (a *API) keep(ctx context.Context, kinds []string, compute func() error) {
 	changed := make(chan struct{}, 1)
 	var following sync.WaitGroup
 	defer following.Wait()
-	for _, name := range []string{"PodDisruptionBudget", "Pod", "ReplicaSet", "StatefulSet", "ReplicationController"} {
+	for _, name := range kinds {
 		following.Go(func() { follow(ctx, a.kindOf(name).table, changed) })
 	}
 	for {
-		a.budgets.Lock()
-		err := a.computeBudgets("")
-		a.budgets.Unlock()
-		if err != nil && ctx.Err() == nil {
-			a.log.Error("disruption budgets not computed", "error", err)
+		if err := compute(); err != nil && ctx.Err() == nil {
+			a.log.Error("the status of objects is not computed", "kind", kinds[0], "error", err)
 		}
 		select {
 		case <-ctx.Done():
@@ -49,7 +55,7 @@ func (a *API) keepBudgets(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(budgetDelay):
+		case <-time.After(computeDelay):
 		}
 	}
 }

@@ -20,18 +20,16 @@ import (
 )
 
 // controllerKinds are what kube-controller-manager and a kubelet read and write beside the kinds
-// of a scheduler. They are stored, with defaults; what other plugins of kube-apiserver do with
-// some of them is in the warning that a write is answered with.
+// of a scheduler. They are stored, with defaults.
 func controllerKinds() []*kind {
 	batch, resources, discovery := batchv1.SchemeGroupVersion, resourceapi.SchemeGroupVersion, discoveryv1.SchemeGroupVersion
 	return []*kind{
 		{GroupVersionKind: core.WithKind("ConfigMap"), resource: "configmaps", singular: "configmap", short: []string{"cm"}, namespaced: true, admit: admitConfigMap},
 		{GroupVersionKind: core.WithKind("Secret"), resource: "secrets", singular: "secret", namespaced: true, admit: admitSecret, fields: secretFields},
 		{GroupVersionKind: core.WithKind("ServiceAccount"), resource: "serviceaccounts", singular: "serviceaccount", short: []string{"sa"}, answers: true, namespaced: true},
-		{GroupVersionKind: core.WithKind("LimitRange"), resource: "limitranges", singular: "limitrange", short: []string{"limits"}, namespaced: true,
-			warning: "the embedded API stores LimitRanges and does not apply them"},
+		{GroupVersionKind: core.WithKind("LimitRange"), resource: "limitranges", singular: "limitrange", short: []string{"limits"}, namespaced: true, admit: admitLimitRange},
 		{GroupVersionKind: core.WithKind("ResourceQuota"), resource: "resourcequotas", singular: "resourcequota", short: []string{"quota"}, answers: true, namespaced: true, status: true,
-			admit: admitWorkload, warning: "the embedded API stores ResourceQuotas and does not enforce them"},
+			admit: admitQuota},
 		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true},
 		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},

@@ -152,7 +152,10 @@ func (a *API) removeObject(k *kind, old store.Object) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.namespaced {
+	switch {
+	case k.Kind == "Pod" && a.isTerminating(old.GetNamespace()):
+		err = a.empty(old.GetNamespace())
+	case k.namespaced:
 		err = a.finishNamespace(old.GetNamespace())
 	}
 	return last, errors.Join(err, a.finishOwners(old))

@@ -1,7 +1,7 @@
 // Package embeddedapi is the embedded API: Kubernetes' REST semantics for the kinds
 // that both programs use, on one host, with objects as YAML manifests in a directory.
 // It does not authenticate, so it listens on a unix socket or loopback only. It
-// runs no containers, and no controllers but those of disruption budgets and namespaces.
+// runs no containers, and no controllers but those of disruption budgets, quotas and namespaces.
 //
 // A resource is a table with one writer at a time: it checks the resourceVersion, takes the
 // next revision, writes the manifest (temporary file, rename), and then publishes the object.
@@ -18,6 +18,6 @@
 // eviction, so that no two evictions use the same disruption.
 //
 // The handlers are written on apimachinery's parts (serializers, selectors, patches, Table,
-// Status). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
+// Status, the managers of fields). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
 // docs/benchmarks.md.
 package embeddedapi

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/munnerz/goautoneg"
+	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -25,23 +26,25 @@ const maxBody = 3 << 20
 // accepted is the encoding that a client accepts.
 type accepted struct {
 	runtime.SerializerInfo
-	table bool
+	table      bool
+	aggregated bool // discovery of all groups at once
 }
 
 // negotiate finds the first served encoding of an Accept header.
-func (a *API) negotiate(header string) (accepted, error) {
+func (a *API) negotiate(header, path string) (accepted, error) {
 	if header == "" {
 		return accepted{SerializerInfo: a.media[0]}, nil
 	}
 	for _, clause := range goautoneg.ParseAccept(header) {
 		as := clause.Params["as"]
 		table := as == "Table" && clause.Params["g"] == metav1.GroupName && clause.Params["v"] == "v1"
-		if as != "" && !table {
+		all := (path == "/api" || path == "/apis") && as == aggregated.Kind && clause.Params["g"] == aggregated.Group && clause.Params["v"] == aggregated.Version
+		if as != "" && !table && !all {
 			continue
 		}
 		for _, info := range a.media {
 			if matches(clause.Type, info.MediaTypeType) && matches(clause.SubType, info.MediaTypeSubType) {
-				return accepted{info, table}, nil
+				return accepted{info, table, all}, nil
 			}
 		}
 	}
@@ -84,7 +87,7 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	}
 	decoded, _, err := info.StrictSerializer.Decode(data, &gvk, into)
 	if runtime.IsStrictDecodingError(err) {
-		err = r.strict(err, gvk)
+		err = r.strict(err)
 	}
 	if err != nil {
 		return apierrors.NewBadRequest(fmt.Sprintf("%s in version %q cannot be handled as a %s: %v", gvk.Kind, gvk.GroupVersion(), gvk.Kind, err))
@@ -111,14 +114,18 @@ func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {
 }
 
 // strict handles unknown and duplicate fields.
-func (r *request) strict(err error, gvk schema.GroupVersionKind) error {
+func (r *request) strict(err error) error {
 	switch r.query.Get("fieldValidation") {
 	case metav1.FieldValidationStrict:
 		return err
 	case metav1.FieldValidationIgnore:
 		return nil
 	}
-	faults, _ := runtime.AsStrictDecodingError(err)
+	faults, ok := runtime.AsStrictDecodingError(err)
+	if !ok {
+		r.warn(err.Error())
+		return nil
+	}
 	for _, fault := range faults.Errors() {
 		r.warn(fault.Error())
 	}
@@ -138,7 +145,11 @@ func (r *request) answer(code int, object runtime.Object) {
 	if _, isScale := object.(*autoscalingv1.Scale); r.accepted.table && !isScale {
 		object = r.inTable(object)
 	}
-	r.w.Header().Set("Content-Type", r.accepted.MediaType)
+	contentType := r.accepted.MediaType
+	if _, isAggregated := object.(*apidiscoveryv2.APIGroupDiscoveryList); isAggregated {
+		contentType += fmt.Sprintf(";g=%s;v=%s;as=%s", aggregated.Group, aggregated.Version, aggregated.Kind)
+	}
+	r.w.Header().Set("Content-Type", contentType)
 	r.w.Header().Set("Cache-Control", "no-cache, private")
 	r.w.WriteHeader(code)
 	if err := r.accepted.Serializer.Encode(object, r.w); err != nil {

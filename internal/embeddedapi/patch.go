@@ -2,6 +2,7 @@ package embeddedapi
 
 import (
 	"encoding/json"
+	"fmt"
 	"mime"
 	"net/http"
 
@@ -12,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
@@ -43,33 +45,69 @@ func (r *request) patch() (int, runtime.Object, error) {
 	if err != nil {
 		contentType = r.Header.Get("Content-Type")
 	}
-	apply := patchers[types.PatchType(contentType)]
-	if apply == nil {
+	patch := patchers[types.PatchType(contentType)]
+	isApply := types.PatchType(contentType) == types.ApplyYAMLPatchType && r.kind.wire == nil
+	if patch == nil && !isApply {
 		return 0, nil, unknownPatch()
 	}
 	body, err := r.body()
 	if err != nil {
 		return 0, nil, err
 	}
-	next := func(old store.Object) (store.Object, error) {
-		return r.patched(old, func(document []byte, kind runtime.Object) ([]byte, error) { return apply(document, body, kind) })
+	if isApply {
+		return r.apply(body)
 	}
-	object, err := r.api.update(r.Context(), change{kind: r.kind, key: r.key(), sub: r.sub, dryRun: r.dryRun(), next: next})
+	c := r.change()
+	c.next = func(old store.Object) (store.Object, error) {
+		return r.patched(old, func(document []byte, kind runtime.Object) ([]byte, error) { return patch(document, body, kind) })
+	}
+	object, err := r.api.update(r.Context(), c)
 	return http.StatusOK, object, err
+}
+
+// apply merges an applied configuration, and makes the object where there is none.
+func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
+	c, code := r.change(), http.StatusOK
+	c.applied = true
+	merge := func(live store.Object) (store.Object, error) {
+		object, err := r.api.managers.Apply(c.writer(), live, configuration, r.query.Get("force") == "true")
+		if err != nil {
+			return nil, err
+		}
+		if err := apply.Duplicates(configuration); err != nil {
+			if err := r.strict(err); err != nil {
+				return nil, apierrors.NewBadRequest(fmt.Sprintf("error strict decoding patch: %v", err))
+			}
+		}
+		return object, r.place(object)
+	}
+	c.next = func(old store.Object) (store.Object, error) { return merge(old) }
+	if r.sub == "" {
+		c.missing = func() (store.Object, error) {
+			object, err := merge(r.api.blank(r.kind.GroupVersionKind))
+			if err != nil {
+				return nil, err
+			}
+			code = http.StatusCreated
+			return r.api.create(r.kind, object, r.dryRun())
+		}
+	}
+	object, err := r.api.update(r.Context(), c)
+	return code, object, err
 }
 
 func unknownPatch() error {
 	return failure(http.StatusUnsupportedMediaType, metav1.StatusReasonUnsupportedMediaType,
-		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json")
+		"the body of the request was in an unknown format - accepted media types include: application/json-patch+json, application/merge-patch+json, application/strategic-merge-patch+json, application/apply-patch+yaml")
 }
 
-func (r *request) patched(old store.Object, apply func([]byte, runtime.Object) ([]byte, error)) (store.Object, error) {
+func (r *request) patched(old store.Object, patch func([]byte, runtime.Object) ([]byte, error)) (store.Object, error) {
 	document, err := json.Marshal(r.kind.served(old))
 	if err != nil {
 		return nil, err
 	}
 	object := r.api.blank(r.kind.GroupVersionKind)
-	document, err = apply(document, object)
+	document, err = patch(document, object)
 	if _, isStatus := err.(apierrors.APIStatus); isStatus {
 		return nil, err
 	}

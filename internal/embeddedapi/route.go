@@ -3,10 +3,12 @@ package embeddedapi
 import (
 	"errors"
 	"fmt"
+	"mime"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -15,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
@@ -64,7 +67,7 @@ func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r := &request{Request: req, w: w, api: a, query: req.URL.Query(), accepted: accepted{SerializerInfo: a.media[0]}}
 	err := r.limit(time.Now().Add(requestTimeout))
 	if err == nil {
-		r.accepted, err = a.negotiate(req.Header.Get("Accept"))
+		r.accepted, err = a.negotiate(req.Header.Get("Accept"), strings.TrimRight(req.URL.Path, "/"))
 	}
 	if err == nil || isPlain(req.URL.Path) {
 		err = r.serve()
@@ -85,7 +88,7 @@ func (r *request) limit(deadline time.Time) error {
 }
 
 func (r *request) serve() error {
-	if err := local(r.Request); err != nil {
+	if err := r.allow(); err != nil {
 		return err
 	}
 	if served, err := r.meta(); served || err != nil {
@@ -95,14 +98,17 @@ func (r *request) serve() error {
 		return err
 	}
 	handle := handlers[r.Method+" "+r.shape()]
+	if r.kind.review != nil {
+		handle = nil
+		if r.Method == http.MethodPost && r.name == "" {
+			handle = (*request).review
+		}
+	}
 	if handle == nil {
 		return apierrors.NewMethodNotSupported(r.kind.groupResource(), strings.ToLower(r.Method))
 	}
 	if err := r.checkOptions(); err != nil {
 		return err
-	}
-	if optionsOf[r.Method] != "" && r.kind.warning != "" {
-		r.warn(r.kind.warning)
 	}
 	code, object, err := handle(r)
 	if err == nil && object != nil {
@@ -137,7 +143,7 @@ func (r *request) parse() error {
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		r.namespace, parts = parts[1], parts[2:]
 	}
-	for _, k := range r.api.kinds {
+	for _, k := range slices.Concat(r.api.kinds, r.api.reviews) {
 		if k.Group == group && k.Version == version && k.resource == parts[0] {
 			r.kind = k
 		}
@@ -188,10 +194,11 @@ func (r *request) checkOptions() error {
 	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&r.query, options, nil); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
+	patch, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPatch {
-		options.Force = nil
+		options.Force, patch = nil, ""
 	}
-	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, ""))
+	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, types.PatchType(patch)))
 }
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }
@@ -212,11 +219,8 @@ func (r *request) fail(err error) {
 }
 
 // local refuses requests that a web page could send through a browser on this host: TCP
-// on loopback has no other access control. A client behind TLS has shown its certificate.
+// on loopback has no other access control.
 func local(r *http.Request) error {
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return nil
-	}
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return nil
 	}

@@ -76,8 +76,8 @@ func (r *request) putScale() (int, runtime.Object, error) {
 
 func (r *request) patchScale() (int, runtime.Object, error) {
 	contentType, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	apply := patchers[types.PatchType(contentType)]
-	if apply == nil {
+	patch := patchers[types.PatchType(contentType)]
+	if patch == nil {
 		return 0, nil, unknownPatch()
 	}
 	body, err := r.body()
@@ -85,7 +85,7 @@ func (r *request) patchScale() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	return r.scale(func(document []byte) ([]byte, string, error) {
-		patched, err := apply(document, body, &autoscalingv1.Scale{})
+		patched, err := patch(document, body, &autoscalingv1.Scale{})
 		return patched, "", err
 	})
 }
@@ -118,7 +118,9 @@ func (r *request) scale(make func(document []byte) (changed []byte, contentType 
 		*scales[r.kind.Kind](object).wanted = &scale.Spec.Replicas
 		return object, nil
 	}
-	object, err := r.api.update(r.Context(), change{kind: r.kind, key: r.key(), dryRun: r.dryRun(), next: next})
+	c := r.change()
+	c.next = next
+	object, err := r.api.update(r.Context(), c)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -19,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/uuid"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
@@ -27,6 +29,7 @@ func (r *request) post() (int, runtime.Object, error) {
 	if err != nil {
 		return 0, nil, err
 	}
+	object.SetManagedFields(nil)
 	object, err = r.api.create(r.kind, object, r.dryRun())
 	return http.StatusCreated, object, err
 }
@@ -76,8 +79,8 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 		}
 		if k.table.Get(store.KeyOf(object)) == nil {
 			err := a.admitNew(k, object)
-			if err == nil && !dryRun {
-				err = k.table.Put(nil, object)
+			if err == nil {
+				err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
 			}
 			if !errors.Is(err, store.ErrChanged) {
 				return object, err
@@ -100,7 +103,6 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
 	object.SetDeletionTimestamp(nil)
 	object.SetDeletionGracePeriodSeconds(nil)
-	object.SetManagedFields(nil)
 	object.SetSelfLink("")
 	object.SetGeneration(0)
 	if k.generation {
@@ -120,7 +122,9 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 type change struct {
 	kind     *kind
 	key      store.Key
-	sub      string                                       // "status" keeps all but the status and metadata
+	sub      string                                       // subresource: "status" keeps all but the status and metadata
+	manager  string                                       // manages the fields that the change sets; empty for a change of the server
+	applied  bool                                         // next has set the managers
 	internal bool                                         // the server's own: admitted already, status and spec together
 	dryRun   bool                                         // nothing is stored
 	next     func(old store.Object) (store.Object, error) // returns an object of its own
@@ -148,22 +152,33 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 		if object, err = a.admitChange(c, old, object); err != nil {
 			return nil, err
 		}
+		apply.KeepTimes(old, object)
 		if apiequality.Semantic.DeepEqual(old, object) {
 			return old, nil
 		}
-		if c.dryRun {
-			return object, nil
-		}
-		if finalized(old, object) {
+		switch {
+		case finalized(old, object) && !c.dryRun:
 			object, err = a.removeObject(c.kind, old)
-		} else {
-			err = c.kind.table.Put(old, object)
+		case c.internal || c.sub != "":
+			err = put(c.kind, old, object, c.dryRun)()
+		default:
+			err = a.admitUse(c.kind, object, old, put(c.kind, old, object, c.dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
 		}
 	}
 	return nil, ctx.Err()
+}
+
+// put stores an object in place of old, unless it is a dry run.
+func put(k *kind, old, object store.Object, dryRun bool) func() error {
+	return func() error {
+		if dryRun {
+			return nil
+		}
+		return k.table.Put(old, object)
+	}
 }
 
 // finalized says that a change removes the last finalizer of an object that is being
@@ -184,13 +199,25 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 		object = part(c.sub, old, object)
 	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
-	if c.kind.admit != nil && c.sub == "" && !c.internal {
+	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
 	if c.kind.generation && !c.internal && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
+	if c.manager != "" && !c.applied && len(faults) == 0 {
+		object = a.managers.Update(c.writer(), old, object)
+	}
 	return object, refusal(c.kind, object.GetName(), faults)
+}
+
+func (c change) writer() apply.Writer {
+	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status}
+}
+
+// manager is the name under which the client of a request manages fields.
+func (r *request) manager() string {
+	return cmp.Or(r.query.Get("fieldManager"), apply.ManagerOf(r.UserAgent()), "unknown")
 }
 
 func checkIdentity(k *kind, old, object store.Object) error {
@@ -220,7 +247,6 @@ func keepMeta(old, object store.Object) {
 	object.SetGeneration(old.GetGeneration())
 	object.SetDeletionTimestamp(old.GetDeletionTimestamp())
 	object.SetDeletionGracePeriodSeconds(old.GetDeletionGracePeriodSeconds())
-	object.SetManagedFields(nil)
 	object.SetSelfLink("")
 }
 
@@ -247,17 +273,24 @@ func fieldOf(o runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
 }
 
+// change is that of the request's object, without next.
+func (r *request) change() change {
+	return change{kind: r.kind, key: r.key(), sub: r.sub, manager: r.manager(), dryRun: r.dryRun()}
+}
+
 func (r *request) put() (int, runtime.Object, error) {
 	object, err := r.object()
 	if err != nil {
 		return 0, nil, err
 	}
-	c := change{kind: r.kind, key: r.key(), sub: r.sub, dryRun: r.dryRun(), next: replaceBy(object)}
+	c := r.change()
+	c.next = replaceBy(object)
 	code := http.StatusOK
 	if r.kind.upsert {
 		c.missing = func() (store.Object, error) {
 			code = http.StatusCreated
 			object.SetResourceVersion("")
+			object.SetManagedFields(nil)
 			return r.api.create(r.kind, object, r.dryRun())
 		}
 	}

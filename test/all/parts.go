@@ -56,6 +56,10 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
+		name: "image", tests: "the container images: reproducible, with what they say of themselves",
+		module: "internal/tools", packages: []string{"./image"},
+	},
+	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
@@ -95,7 +99,7 @@ var parts = []part{
 	},
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1",
-		packages: []string{"./test/vm"}, run: "^TestVirtualMachine$", env: []string{"EVICTD_VM=1"},
+		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
 		builds: []string{"deb"}, takes: "5 minutes for the machine's disk",
 		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},

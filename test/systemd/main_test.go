@@ -58,8 +58,8 @@ const maxMemory = 512 << 20
 // notInstalled is the exit code of boot.sh where the package is at fault.
 const notInstalled = 3
 
-// boot starts a machine that ends with the test.
-func boot(t *testing.T) *machine {
+// boot starts a machine that ends with the test, with a package installed, or "" for none.
+func boot(t *testing.T, deb string) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: namespaces and cgroups are made by root")
@@ -70,7 +70,6 @@ func boot(t *testing.T) *machine {
 	} {
 		harness.Need(t, of[0], of[1])
 	}
-	deb := packageFile(t)
 	cgroups := cgrouptest.System(t)
 	dir := harness.Dir(t)
 	group := strings.TrimPrefix(harness.CgroupOf(dir), "/")

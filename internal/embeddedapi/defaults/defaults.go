@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+
+	"k8s.io/apimachinery/pkg/runtime"
 )
 
 // Setter sets the defaults of objects. Any number of goroutines may use it.
@@ -33,6 +35,9 @@ func add[T any](s *Setter, set func(*T)) {
 
 // Set sets the defaults of an object, a pointer to a struct, in place.
 func (s *Setter) Set(object any) { s.visit(reflect.ValueOf(object).Elem()) }
+
+// Default is Set.
+func (s *Setter) Default(object runtime.Object) { s.Set(object) }
 
 func (s *Setter) visit(v reflect.Value) {
 	switch v.Kind() {

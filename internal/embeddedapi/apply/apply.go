@@ -1,0 +1,176 @@
+// Package apply merges applied configurations into objects and keeps the managers of
+// fields, by apimachinery's field manager. The structure of the kinds is in fields.yaml, which is
+// parsed when it is first needed.
+//
+// Only an object that was applied has managers. At the first application to an object without
+// any, the manager before-first-apply gets all fields that the object has.
+package apply
+
+import (
+	_ "embed"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"unicode"
+	"unicode/utf8"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/managedfields"
+	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
+	"sigs.k8s.io/structured-merge-diff/v6/typed"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed fields.yaml
+var fields typed.YAMLObject
+
+// Object is an object of the API.
+type Object interface {
+	metav1.Object
+	runtime.Object
+}
+
+// Managers keeps the managers of fields. Any number of goroutines may use it.
+type Managers struct {
+	scheme   *runtime.Scheme
+	defaults runtime.ObjectDefaulter
+	types    func() (managedfields.TypeConverter, error)
+
+	mu   sync.Mutex
+	made map[part]*managedfields.FieldManager
+}
+
+// part is a kind, or a subresource of it.
+type part struct {
+	schema.GroupVersionKind
+	sub string
+}
+
+// New keeps the managers of objects of a scheme. Defaults are set after an application.
+func New(scheme *runtime.Scheme, defaults runtime.ObjectDefaulter) *Managers {
+	return &Managers{scheme: scheme, defaults: defaults, made: map[part]*managedfields.FieldManager{}, types: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+		parser, err := typed.NewParser(fields)
+		if err != nil {
+			return nil, fmt.Errorf("read the fields of the kinds: %w", err)
+		}
+		return managedfields.NewSchemeTypeConverter(scheme, parser), nil
+	})}
+}
+
+func (m *Managers) of(p part, hasStatus bool) (*managedfields.FieldManager, error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if made := m.made[p]; made != nil {
+		return made, nil
+	}
+	types, err := m.types()
+	if err != nil {
+		return nil, err
+	}
+	gv := p.GroupVersion()
+	made, err := managedfields.NewDefaultFieldManager(types, m.scheme, m.defaults, m.scheme, p.GroupVersionKind, gv, p.sub, ignored(p, hasStatus))
+	if err == nil {
+		m.made[p] = made
+	}
+	return made, err
+}
+
+// ignored are the fields that a write of the part does not change.
+func ignored(p part, hasStatus bool) map[fieldpath.APIVersion]fieldpath.Filter {
+	var kept *fieldpath.Set
+	switch {
+	case p.sub == "status":
+		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	case p.sub == "" && hasStatus:
+		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
+	default:
+		return nil
+	}
+	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(p.GroupVersion().String()): kept})
+}
+
+// Writer is what changes a part of an object.
+type Writer struct {
+	Name      string // of the manager
+	Kind      schema.GroupVersionKind
+	Sub       string // the subresource, empty for none
+	HasStatus bool   // the kind has a status that a write without a subresource does not change
+}
+
+// Apply merges a configuration, YAML or JSON, into an object, which is a blank one where there is
+// none. The error is a conflict where another manager has another value and force is false.
+func (m *Managers) Apply(by Writer, live Object, configuration []byte, force bool) (Object, error) {
+	manager, err := m.of(part{by.Kind, by.Sub}, by.HasStatus)
+	if err != nil {
+		return nil, err
+	}
+	applied := &unstructured.Unstructured{Object: map[string]any{}}
+	if err := yaml.Unmarshal(configuration, &applied.Object); err != nil {
+		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
+	}
+	merged, err := manager.Apply(live, applied, by.Name, force)
+	if known := apierrors.APIStatus(nil); err != nil && !errors.As(err, &known) {
+		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
+	}
+	if err != nil {
+		return nil, err
+	}
+	merged.GetObjectKind().SetGroupVersionKind(by.Kind)
+	return merged.(Object), nil
+}
+
+// Duplicates returns the error for fields that a configuration has twice.
+func Duplicates(configuration []byte) error {
+	return yaml.UnmarshalStrict(configuration, &map[string]any{})
+}
+
+// Update returns next with its managers, where the object has any: the writer manages the
+// fields that next changes in live.
+func (m *Managers) Update(by Writer, live, next Object) Object {
+	if len(live.GetManagedFields()) == 0 {
+		next.SetManagedFields(nil)
+		return next
+	}
+	manager, err := m.of(part{by.Kind, by.Sub}, by.HasStatus)
+	if err != nil {
+		next.SetManagedFields(live.GetManagedFields())
+		return next
+	}
+	return manager.UpdateNoErrors(live, next, by.Name).(Object)
+}
+
+// KeepTimes gives entries of next that differ from those of live in their time alone that of live.
+func KeepTimes(live, next Object) {
+	before, after := live.GetManagedFields(), next.GetManagedFields()
+	for i := range min(len(before), len(after)) {
+		was, is := before[i], after[i]
+		was.Time, is.Time = nil, nil
+		if fmt.Sprint(was) == fmt.Sprint(is) {
+			after[i].Time = before[i].Time
+		}
+	}
+	next.SetManagedFields(after)
+}
+
+// ManagerOf is the name of a client that names no manager: its user agent up to the first slash, as
+// in kube-apiserver.
+func ManagerOf(userAgent string) string {
+	var name strings.Builder
+	before, _, _ := strings.Cut(userAgent, "/")
+	for _, r := range before {
+		if !unicode.IsPrint(r) {
+			continue
+		}
+		if name.Len()+utf8.RuneLen(r) > metav1validation.FieldManagerMaxLength {
+			break
+		}
+		name.WriteRune(r)
+	}
+	return name.String()
+}
