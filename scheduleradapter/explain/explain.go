@@ -4,7 +4,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,12 +47,7 @@ func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
 			http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(a.document); err != nil {
-			log.Debug("explanation is not sent", "error", err)
-		}
+		serve.Send(w, a.document, log)
 	}
 }
 
