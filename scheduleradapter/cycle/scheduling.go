@@ -33,7 +33,7 @@ type Attempt struct {
 	// Node is the node of a scheduled or waiting pod.
 	Node string
 	// Cycle has the result for each node, until the next attempt; nil: no node was
-	// evaluated.
+	// evaluated, or Config.KeepsCycles is not set for a pod of a PodGroup.
 	Cycle     *framework.Cycle
 	Nominated string
 	Victims   []*nodetable.Pod
