@@ -38,7 +38,11 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 		if len(steps) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many operations")
 		}
-		return steps.Apply(document)
+		document, err = steps.Apply(document)
+		if err != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		return document, nil
 	},
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // checkContainers refuses a pod without containers, containers with the same name
@@ -125,15 +126,21 @@ func takeMutable(spec, from *v1.PodSpec) {
 // checkPodChange follows ValidatePodUpdate of Kubernetes' core validation.
 func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 	path := utilvalidation.NewPath("spec")
+	class := pod.Status.QOSClass
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	admission.SetTolerations(pod)
+	pod.Status.QOSClass = class
 	faults := checkContainers(&pod.Spec, path)
-	for name, list := range map[string][2][]v1.Container{"containers": {pod.Spec.Containers, before.Spec.Containers}, "initContainers": {pod.Spec.InitContainers, before.Spec.InitContainers}} {
-		if len(list[0]) != len(list[1]) {
-			return append(faults, utilvalidation.Forbidden(path.Child(name), "pod updates may not add or remove containers"))
+	for _, list := range []struct {
+		name      string
+		now, were []v1.Container
+	}{{"containers", pod.Spec.Containers, before.Spec.Containers}, {"initContainers", pod.Spec.InitContainers, before.Spec.InitContainers}} {
+		if len(list.now) != len(list.were) {
+			return append(faults, utilvalidation.Forbidden(path.Child(list.name), "pod updates may not add or remove containers"))
 		}
-		for i, c := range list[0] {
+		for i, c := range list.now {
 			if strings.TrimSpace(c.Image) != c.Image {
-				faults = append(faults, utilvalidation.Invalid(path.Child(name).Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
+				faults = append(faults, utilvalidation.Invalid(path.Child(list.name).Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
 			}
 		}
 	}
