@@ -27,9 +27,9 @@ SHELL       := bash
 .ONESHELL:
 .DEFAULT_GOAL := build
 
-# The playground is run from the source tree, evictd-install in a container; they are not for
-# installing.
-installed := $(filter-out evictd-playground evictd-install,$(notdir $(wildcard cmd/*)))
+# The playground is run from the source tree, evictd-install in a container, and kubectl-evictd where
+# kubectl is; they are not for installing on a node.
+installed := $(filter-out evictd-playground evictd-install kubectl-evictd,$(notdir $(wildcard cmd/*)))
 
 # Programs and tests are built alike, so that the build cache serves both.
 export CGO_ENABLED ?= 0
