@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -21,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/reference"
+	"github.com/evictd/evictd/internal/require"
 )
 
 const configuration = "../../docs/configuration.md"
@@ -39,9 +39,7 @@ func fileOf(t *testing.T, name string, value any, with map[string]any) []byte {
 	all := map[string]any{"apiVersion": config.APIVersion, "kind": config.Kind, name: value}
 	maps.Copy(all, with)
 	text, err := yaml.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -85,14 +83,9 @@ func TestFactsAboutFieldsHold(t *testing.T) {
 
 func factsOfFields(t *testing.T) map[string]facts {
 	t.Helper()
-	text, err := os.ReadFile("testdata/fields.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "testdata/fields.yaml")
 	var all map[string]facts
-	if err := yaml.UnmarshalStrict(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &all))
 	return all
 }
 
@@ -101,9 +94,7 @@ func factsOfFields(t *testing.T) map[string]facts {
 func comments(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said := map[string]string{}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		s, ok := n.(*ast.TypeSpec)
@@ -234,9 +225,7 @@ func TestTheReferenceHasEveryFlag(t *testing.T) {
 // that reads it.
 func TestTheReferenceHasWhatIsReadOfAKubeletConfiguration(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), "../../eviction/config/load.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	read := map[string]bool{}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {

@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -115,7 +117,7 @@ func (r *request) patched(old store.Object, patch func([]byte, runtime.Object) (
 		return nil, apierrors.NewBadRequest("the patch cannot be applied: " + err.Error())
 	}
 	if err := r.decode(document, "", object, r.kind.GroupVersionKind); err != nil {
-		return nil, err
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("patch"), string(document), err.Error())})
 	}
 	if err := r.place(object); err != nil {
 		return nil, err

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -240,9 +241,7 @@ func TestTaintNeverShowsBeforeItsCondition(t *testing.T) {
 	w.stand(nodestatus.Native, false)
 	await(t, "the node", func() bool { return statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionFalse })
 	watch, err := w.api.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: w.node}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer watch.Stop()
 	w.fail(3, http.MethodPatch, "/nodes/"+w.node+"/status", cut)
 	w.stand(nodestatus.Native, true)

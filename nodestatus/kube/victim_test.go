@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -27,9 +28,7 @@ func (w *fixture) evicted(name string) (*v1.Pod, *wire.Intent) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.node + name},
 		Spec:       v1.PodSpec{NodeName: w.node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return pod, &wire.Intent{
 		ID: "intent-" + pod.Name, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Decided: time.Now(),
 		Message: "The node was low on resource: memory. ", Annotations: map[string]string{"starved_resource": "memory"}, DisruptionTarget: true,
@@ -39,9 +38,7 @@ func (w *fixture) evicted(name string) (*v1.Pod, *wire.Intent) {
 func (w *fixture) pod(name string) *v1.Pod {
 	w.t.Helper()
 	pod, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return pod
 }
 
@@ -82,9 +79,7 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
 	}
 	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	count := 0
 	for _, e := range events.Items {
 		if e.Regarding.UID == pod.UID {
@@ -280,9 +275,7 @@ func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 func (w *fixture) reasons(uid types.UID) (reasons []string) {
 	w.t.Helper()
 	events, err := w.api.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for _, e := range events.Items {
 		if e.Regarding.UID == uid {
 			reasons = append(reasons, e.Reason)

@@ -198,7 +198,7 @@ func (g *groupAttempt) try(members []*groupMember) podGroupStatus {
 // tryMember finds a node for a pod, places it there and runs Reserve.
 func (g *groupAttempt) tryMember(m *groupMember) {
 	c := &g.cycle
-	c.Now, c.Work = g.now.Add(g.ClockOffset), g.Work
+	c.Now, c.Work, c.Suspends = g.now.Add(g.ClockOffset), g.Work, false
 	c.Timing.Plugins = false
 	row, status := g.schedulePod(g.Profile, m.pod)
 	m.cycle = c.Clone()

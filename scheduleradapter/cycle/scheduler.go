@@ -69,6 +69,8 @@ type Scheduler struct {
 	ClockOffset time.Duration
 	// Work is the context of all attempts; nil: it does not end.
 	Work context.Context
+	// Suspends: an attempt to schedule a pod does not block while an extender answers.
+	Suspends bool
 
 	callbacks Callbacks
 	profiles  map[string]Profile
