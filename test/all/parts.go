@@ -56,8 +56,9 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
-		name: "image", tests: "the container images: reproducible, with what they say of themselves",
-		module: "internal/tools", packages: []string{"./image"},
+		name: "packages", tests: "the container images, reproducible, with what they say of themselves; the RPM",
+		module: "internal/tools", packages: []string{"./image", "./packages"},
+		builds: []string{"rpm"},
 	},
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",

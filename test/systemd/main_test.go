@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +44,7 @@ type machine struct {
 // packageFile is what `make deb` has built.
 func packageFile(t *testing.T) string {
 	t.Helper()
-	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	found, err := filepath.Glob("../../bin/evictd_*_" + runtime.GOARCH + ".deb")
 	if err != nil || len(found) != 1 {
 		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
 	}
