@@ -24,7 +24,7 @@ import (
 
 // side is one of the compared servers.
 type side struct {
-	*api
+	*apiserver.Server
 	embedded bool
 	client   *http.Client
 	host     string
@@ -42,21 +42,16 @@ func plain(testing.TB) (*apiserver.Server, error) {
 	return apiserver.NewKubeAPIServer("--enable-admission-plugins=PodTolerationRestriction", "--disable-admission-plugins=StorageObjectInUseProtection")
 }
 
-func newSide(t *testing.T, i int) *side {
-	get := servers[i].get
-	if i == 0 {
-		get = plain
-	}
-	a := open(t, get)
-	if i == 0 {
-		t.Cleanup(func() { require.NoError(t, a.Stop()) })
-	}
-	config, err := a.Config(apiserver.Admin)
+// newSide starts a server for one test: what the random requests have made stays in it.
+func newSide(t *testing.T, start func(testing.TB) (*apiserver.Server, error), embedded bool) *side {
+	server := started(t, start)
+	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	config, err := server.Config(apiserver.Admin)
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(config)
 	require.NoError(t, err)
 	t.Cleanup(client.CloseIdleConnections)
-	return &side{a, i == 1, client, config.Host}
+	return &side{server, embedded, client, config.Host}
 }
 
 // TestRandomRequestsAreAnsweredAsByAKubeAPIServer sends the same random requests to both servers.
@@ -70,7 +65,7 @@ func TestCampaignRandomRequestsAreAnsweredAsByAKubeAPIServer(t *testing.T) {
 }
 
 func compareWorlds(t *testing.T, seed uint64, worlds int) {
-	sides := []*side{newSide(t, 0), newSide(t, 1)}
+	sides := []*side{newSide(t, plain, false), newSide(t, embedded, true)}
 	run := 0
 	differs := func(w world) string {
 		run++
