@@ -248,7 +248,7 @@ echo '192.0.2.1 n1 n2' >>/etc/hosts
 }
 
 // evictions are scenarios of test/containerd/cluster.
-const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server)$"
+const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar-and-evictd-is-killed|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server)$"
 
 // payload makes a disk with the package, the tests and what starts them.
 func (m *machine) payload(t *testing.T, b boot) (disk string) {
