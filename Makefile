@@ -10,6 +10,7 @@
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   ARCHS       architectures of the images                (amd64 arm64)
+#   BIN         where build leaves the programs            (bin)
 #   IMAGES      where image leaves their OCI layouts       (bin/image)
 #   REGISTRY    registry and path that push pushes to, such as ghcr.io/evictd
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
@@ -20,6 +21,7 @@ BENCH     ?= .
 PREFIX    ?= /usr/local
 ARCHS     ?= amd64 arm64
 IMAGES    ?= bin/image
+BIN       ?= bin
 VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 SHELL       := bash
@@ -27,8 +29,9 @@ SHELL       := bash
 .ONESHELL:
 .DEFAULT_GOAL := build
 
-# The playground is run from the source tree; it is not for installing.
-installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
+# The playground is run from the source tree, evictd-install in a container, and kubectl-evictd where
+# kubectl is; they are not for installing on a node.
+installed := $(filter-out evictd-playground evictd-install kubectl-evictd,$(notdir $(wildcard cmd/*)))
 
 # Programs and tests are built alike, so that the build cache serves both.
 export CGO_ENABLED ?= 0
@@ -46,7 +49,7 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
 	@umask 022 # evictd starts its agent as another user
-	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -82,7 +85,7 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	for module in internal/tools test/controlplane/parts test/containerd/parts; do go -C $$module mod tidy -diff; done
+	for module in internal/tools test/controlplane/parts test/containerd/parts test/deploy/parts; do go -C $$module mod tidy -diff; done
 	for module in $(nested) containerd; do
 		go -C test/$$module mod tidy -diff
 		go -C test/$$module vet ./...
@@ -252,6 +255,21 @@ containerd-if-possible:
 cluster-if-possible: controlplane-if-possible containerd-if-possible
 	@[ -e test/controlplane/bin/unavailable ] || $(call if_possible,$(clustered),controlplane/parts,tool,7)
 
+# What packs the chart, and what tests of deploy/ run beside a kube-apiserver.
+deployers := $(addprefix test/deploy/bin/,helm kustomize)
+
+.PHONY: helm
+helm: $(deployers) ## build the helm and kustomize of tests; the first time takes two minutes
+
+$(deployers) &: test/deploy/parts/go.mod test/deploy/parts/go.sum
+	@echo 'building helm and kustomize'
+	nice go -C test/deploy/parts build -ldflags '-s -w' -o ../bin/ tool
+	touch $(deployers)
+
+.PHONY: helm-if-possible
+helm-if-possible:
+	@$(call if_possible,helm,deploy/parts,tool,2)
+
 # Where things go below $(DESTDIR). What the operator may have changed stays.
 share   := $(DESTDIR)$(PREFIX)/share
 lib     := $(DESTDIR)$(PREFIX)/lib
@@ -260,14 +278,14 @@ sysconf := $(DESTDIR)/etc
 .PHONY: install
 install: build ## install programs, units, manual, completions, configuration: DESTDIR, PREFIX
 	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system/evictd.service.d,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
-	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 $(installed:%=$(BIN)/%) '$(DESTDIR)$(PREFIX)/bin'
 	for unit in systemd/*.{service,socket,slice}; do
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 0644 /dev/stdin "$(lib)/systemd/system/$${unit##*/}"
 	done
 	install -m 0644 systemd/evictd.service.d/*.conf '$(lib)/systemd/system/evictd.service.d'
 	install -m 0644 systemd/evictd.sysusers '$(lib)/sysusers.d/evictd.conf'
 	install -m 0644 systemd/evictd.tmpfiles '$(lib)/tmpfiles.d/evictd.conf'
-	for program in $(installed); do go run -tags docs ./cmd/$$program generate '$(share)'; done
+	for program in $(installed); do GOARCH= go run -tags docs ./cmd/$$program generate '$(share)'; done
 	install -m 0644 docs/man/evictd.yaml.5 '$(share)/man/man5'
 	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
 	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
@@ -276,10 +294,15 @@ install: build ## install programs, units, manual, completions, configuration: D
 COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
 
-.PHONY: deb
-deb: ## build bin/evictd_VERSION_ARCH.deb
-	@rm -rf bin/stage bin/*.deb
-	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w'
+arch    := $(shell go env GOARCH)
+rpmarch := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(arch)))
+
+# What a package has. The programs are built beside those of build, which are of this machine.
+.PHONY: stage
+stage:
+	@rm -rf bin/stage
+	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w' BIN=bin/stage-$(arch)
+	rm -rf bin/stage-$(arch)
 	doc=bin/stage/usr/share/doc/evictd
 	install -d $$doc
 	install -m 0644 systemd/deb/copyright $$doc
@@ -287,12 +310,19 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.gz
 	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
-	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
-		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
+
+.PHONY: deb
+deb: ## build bin/evictd_VERSION_ARCH.deb, for GOARCH
+.PHONY: rpm
+rpm: ## build bin/evictd-VERSION-1.ARCH.rpm, for GOARCH
+deb rpm: stage
+	@rm -f bin/*$(if $(filter deb,$@),_$(arch).deb,.$(rpmarch).rpm)
+	ARCH=$(arch) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
+		GOARCH= go tool -modfile=internal/tools/go.mod nfpm package --config systemd/nfpm.yaml --packager $@ --target bin/ | tail -n 1
 
 # Programs of the image evictd, and the units that they run as on a node.
-node_programs := evictd evictd-agent
-node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.sysusers evictd.tmpfiles
+node_programs := evictd evictd-agent evictd-install kubectl-evictd
+node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.tmpfiles
 stamped       := -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -epoch $(COMMITTED)
 
 # The same sources and VERSION give the same digests.
@@ -310,9 +340,16 @@ image: ## write OCI layouts of the images evictd and evictd-scheduler, with a li
 	done
 	unset GOARCH
 	go -C internal/tools build -o '$(abspath $(IMAGES))/stage/image' ./image
-	'$(IMAGES)/stage/image' -name evictd $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
+	'$(IMAGES)/stage/image' -name evictd -entrypoint evictd-install $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
 	'$(IMAGES)/stage/image' -name evictd-scheduler $(stamped) -user 65532:65532 -layout '$(IMAGES)/evictd-scheduler' $(foreach a,$(ARCHS),"$(a)=$$scheduler/$(a)")
 	rm -rf '$(IMAGES)/stage'
+
+# A version without a dot is no semantic one.
+chartversion := $(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0.0.0-g$(VERSION))
+
+.PHONY: chart
+chart: helm ## pack the Helm chart into bin/
+	@test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
 
 .PHONY: push
 push: image ## push both images to REGISTRY, tagged with the version

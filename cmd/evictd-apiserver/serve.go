@@ -36,7 +36,7 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string, files 
 	if err != nil {
 		return err
 	}
-	secure, err := files.config()
+	secure, tokens, err := files.config()
 	if err != nil {
 		return err
 	}
@@ -50,6 +50,7 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string, files 
 			l.Close()
 		}
 	}()
+	cfg.Tokens = tokens
 	api, err := embeddedapi.New(cfg)
 	if err != nil {
 		return fmt.Errorf("--data %s: %w", cfg.Data, err)
@@ -103,7 +104,7 @@ func listenAll(addresses []string, held serve.HeldSockets, secure *tls.Config) (
 	return nil, errors.Join(faults...)
 }
 
-// listen serves this host in the clear, and other hosts with certificates on both sides.
+// listen serves this host in the clear, and other hosts by TLS to known clients.
 func listen(address string, held serve.HeldSockets, secure *tls.Config) (net.Listener, error) {
 	if path, ok := strings.CutPrefix(address, "unix:"); ok {
 		if !filepath.IsAbs(path) {
@@ -113,7 +114,7 @@ func listen(address string, held serve.HeldSockets, secure *tls.Config) (net.Lis
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() && secure == nil {
-		return nil, fmt.Errorf("other hosts could reach it; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT, or IP:PORT with --%s, --%s and --%s", certFlag, keyFlag, clientCAFlag)
+		return nil, fmt.Errorf("other hosts could reach it; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT, or IP:PORT with --%s, --%s, and --%s or --%s", certFlag, keyFlag, clientCAFlag, tokensFlag)
 	}
 	l, err := net.Listen("tcp", address)
 	if err == nil && !at.Addr().IsLoopback() {

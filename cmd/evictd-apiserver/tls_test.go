@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	authenticationv1 "k8s.io/api/authentication/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -69,21 +70,74 @@ func freePort(t *testing.T) string {
 	return port
 }
 
+// begin runs the program until the test ends.
+func begin(t *testing.T, args ...string) {
+	t.Helper()
+	c := exec.Command(os.Args[0], args...)
+	c.Env = append(os.Environ(), runAsProgram+"=1")
+	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	require.NoError(t, c.Start())
+	t.Cleanup(func() {
+		c.Process.Kill()
+		c.Wait()
+	})
+}
+
+// TestOtherHostsAreServedByToken serves clients with a token, and those with a certificate, too, where an authority is given.
+func TestOtherHostsAreServedByToken(t *testing.T) {
+	authority, cert, key := certificates(t)
+	file := filepath.Join(t.TempDir(), "tokens.csv")
+	require.NoError(t, os.WriteFile(file, []byte("secret,jane,1,\"ops,dev\"\nother,joe,2\n"), 0o600))
+	for name, extra := range map[string][]string{"tokens": nil, "tokens and certificates": {"--client-ca-file", authority}} {
+		t.Run(name, func(t *testing.T) {
+			port := freePort(t)
+			begin(t, append(extra, "--data", filepath.Join(shortDir(t), "data"), "--listen", "0.0.0.0:"+port,
+				"--tls-cert-file", cert, "--tls-private-key-file", key, "--token-auth-file", file)...)
+			client := func(token string, with ...string) *kubernetes.Clientset {
+				config := &rest.Config{Host: "https://127.0.0.1:" + port, BearerToken: token, TLSClientConfig: rest.TLSClientConfig{CAFile: authority}}
+				if len(with) > 0 {
+					config.CertFile, config.KeyFile = with[0], with[1]
+				}
+				client, err := kubernetes.NewForConfig(config)
+				require.NoError(t, err)
+				return client
+			}
+			jane := client("secret")
+			wait.Until(t, "the API to be served", func() bool {
+				_, err := jane.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+				return err == nil
+			})
+			self, err := jane.AuthenticationV1().SelfSubjectReviews().Create(t.Context(), &authenticationv1.SelfSubjectReview{}, metav1.CreateOptions{})
+			if err != nil || self.Status.UserInfo.Username != "jane" || strings.Join(self.Status.UserInfo.Groups, " ") != "ops dev system:authenticated" {
+				t.Errorf("jane is %+v, %v", self.Status, err)
+			}
+			for token, known := range map[string]bool{"other": true, "wrong": false} {
+				review, err := jane.AuthenticationV1().TokenReviews().Create(t.Context(), &authenticationv1.TokenReview{Spec: authenticationv1.TokenReviewSpec{Token: token}}, metav1.CreateOptions{})
+				if err != nil || review.Status.Authenticated != known {
+					t.Errorf("the token %s: %+v, %v", token, review, err)
+				}
+			}
+			for _, stranger := range []*kubernetes.Clientset{client("wrong"), client("")} {
+				if _, err := stranger.CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{}); !apierrors.IsUnauthorized(err) {
+					t.Errorf("a client without a known token: %v", err)
+				}
+			}
+			_, err = client("", cert, key).CoreV1().Namespaces().List(t.Context(), metav1.ListOptions{})
+			if (err == nil) != (len(extra) > 0) {
+				t.Errorf("a client with a certificate: %v", err)
+			}
+		})
+	}
+}
+
 // TestOtherHostsAreServedByCertificate serves all addresses and connects to loopback: the
 // address that is listened on decides.
 func TestOtherHostsAreServedByCertificate(t *testing.T) {
 	authority, cert, key := certificates(t)
 	_, foreignCert, foreignKey := certificates(t)
 	port := freePort(t)
-	c := exec.Command(os.Args[0], "--data", filepath.Join(shortDir(t), "data"), "--listen", "0.0.0.0:"+port,
+	begin(t, "--data", filepath.Join(shortDir(t), "data"), "--listen", "0.0.0.0:"+port,
 		"--tls-cert-file", cert, "--tls-private-key-file", key, "--client-ca-file", authority)
-	c.Env = append(os.Environ(), runAsProgram+"=1")
-	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
-	require.NoError(t, c.Start())
-	defer func() {
-		c.Process.Kill()
-		c.Wait()
-	}()
 	client := func(certFile, keyFile string) *kubernetes.Clientset {
 		client, err := kubernetes.NewForConfig(&rest.Config{Host: "https://127.0.0.1:" + port, TLSClientConfig: rest.TLSClientConfig{CAFile: authority, CertFile: certFile, KeyFile: keyFile}})
 		require.NoError(t, err)
@@ -115,8 +169,9 @@ func TestCertificatesAreGivenTogether(t *testing.T) {
 		args []string
 		want string
 	}{
-		{[]string{"--tls-cert-file", cert, "--tls-private-key-file", key}, "--client-ca-file: expected a file"},
+		{[]string{"--tls-cert-file", cert, "--tls-private-key-file", key}, "--client-ca-file or --token-auth-file: expected a file"},
 		{[]string{"--client-ca-file", authority}, "--tls-cert-file: expected a file"},
+		{[]string{"--tls-cert-file", cert, "--tls-private-key-file", key, "--token-auth-file", key}, "--token-auth-file " + key + ": line 1: expected a token, a user name and a uid"},
 		{[]string{"--tls-cert-file", cert, "--tls-private-key-file", key, "--client-ca-file", key}, "expected certificates in PEM"},
 		{[]string{"--tls-cert-file", key, "--tls-private-key-file", key, "--client-ca-file", authority}, "--tls-cert-file " + key},
 	} {

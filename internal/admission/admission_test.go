@@ -154,7 +154,7 @@ func TestPodsThatAnAPIServerWouldRefuse(t *testing.T) {
 		"another node selector":         {"runtimeClassName: sandbox\nnodeSelector: {sandbox: 'no'}", []string{`spec.nodeSelector[sandbox]: Invalid value: "no": conflict: RuntimeClass "sandbox" selects "yes"`}},
 		"amounts out of range, and more": {"priorityClassName: none\noverhead: {cpu: -1}\ncontainers: [{name: a}, {name: b, resources: {requests: {cpu: 2, memory: -1}, limits: {cpu: 1}}}]\nresources: {limits: {memory: -1}}", []string{
 			`spec.containers[1].resources.requests[memory]: Invalid value: "-1": must be greater than or equal to 0`,
-			`spec.containers[1].resources.requests[cpu]: Invalid value: "2": must be less than or equal to cpu limit of 1`,
+			`spec.containers[1].resources.requests: Invalid value: "2": must be less than or equal to cpu limit of 1`,
 			`spec.resources.limits[memory]: Invalid value: "-1"`,
 			`spec.overhead[cpu]: Invalid value: "-1"`,
 			`spec.priorityClassName: Invalid`,

@@ -29,7 +29,7 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
-	setTolerations(pod)
+	SetTolerations(pod)
 	setSpread(spec)
 	setAffinity(pod)
 	return faults
@@ -71,7 +71,7 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 		for _, name := range slices.Sorted(maps.Keys(resources.Limits)) {
 			request, given := resources.Requests[name]
 			if limit := resources.Limits[name]; given && request.Cmp(limit) > 0 {
-				faults = append(faults, field.Invalid(path.Child("requests").Key(string(name)), request.String(),
+				faults = append(faults, field.Invalid(path.Child("requests"), request.String(),
 					fmt.Sprintf("must be less than or equal to %s limit of %s", name, limit.String())))
 			}
 		}

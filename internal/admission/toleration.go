@@ -27,9 +27,9 @@ func exists(key string, effect v1.TaintEffect) v1.Toleration {
 	return v1.Toleration{Key: key, Operator: v1.TolerationOpExists, Effect: effect}
 }
 
-// setTolerations gives a pod what the DaemonSet controller and the admission
+// SetTolerations gives a pod what the DaemonSet controller and the admission
 // plugins DefaultTolerationSeconds and PodTolerationRestriction would.
-func setTolerations(pod *v1.Pod) {
+func SetTolerations(pod *v1.Pod) {
 	if owner := metav1.GetControllerOf(pod); owner != nil && owner.Kind == "DaemonSet" && strings.HasPrefix(owner.APIVersion, "apps/") {
 		for _, t := range []v1.Toleration{
 			exists(v1.TaintNodeNotReady, v1.TaintEffectNoExecute),

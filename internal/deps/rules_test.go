@@ -62,6 +62,8 @@ var arrows = []arrow{
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
+	{"internal/install", nil, "a program is put onto a host, whatever it does there"},
+	{"internal/install/kube", nil, "the API server is asked to have the pods uninstall"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
@@ -71,6 +73,7 @@ var arrows = []arrow{
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
 	{"test/controlplane/scheduler", []string{"internal/process", "internal/sandbox"}, "a scheduler runs as a process, whatever is tested by it"},
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
+	{"test/deploy", []string{"internal/golden", "internal/require", "test/controlplane/apiserver"}, "the chart is made by helm, and an API server accepts it"},
 	{"test/controlplane/conformance", []string{"internal/process", "internal/sandbox", "internal/wait", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "upstream's tests drive the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/shrink", nil, "comparisons with Kubernetes make their failing inputs smaller"},
@@ -151,7 +154,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

@@ -18,11 +18,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // admitter applies defaults to an object and validates it. Old is nil for a new object.
@@ -74,15 +74,12 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 		return nil
 	}
 	plugins := []string{"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy", "spec.runtimeClassName", "spec.overhead", "globalDefault"}
-	invalid := apierrors.NewInvalid(k.GroupKind(), name, faults)
 	for _, fault := range faults {
 		if slices.Contains(plugins, fault.Field) {
-			err := apierrors.NewForbidden(k.groupResource(), name, errors.New(fault.Detail))
-			err.ErrStatus.Details.Causes = invalid.ErrStatus.Details.Causes
-			return err
+			return apierrors.NewForbidden(k.groupResource(), name, errors.New(fault.Detail))
 		}
 	}
-	return invalid
+	return apierrors.NewInvalid(k.GroupKind(), name, faults)
 }
 
 func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
@@ -159,13 +156,23 @@ func admitVolume(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return nil
 }
 
-func admitClaim(a *API, object, old store.Object) utilvalidation.ErrorList {
-	claim := object.(*v1.PersistentVolumeClaim)
+func admitClaim(a *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	claim, path := object.(*v1.PersistentVolumeClaim), utilvalidation.NewPath("spec")
 	if old == nil {
 		a.currentClasses().CompleteClaim(claim)
 		claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}
 	}
-	return nil
+	if len(claim.Spec.AccessModes) == 0 {
+		faults = append(faults, utilvalidation.Required(path.Child("accessModes"), "at least 1 access mode is required"))
+	}
+	amount, requested := claim.Spec.Resources.Requests[v1.ResourceStorage]
+	switch at := path.Child("resources").Key(string(v1.ResourceStorage)); {
+	case !requested:
+		faults = append(faults, utilvalidation.Required(at, ""))
+	case amount.Sign() <= 0:
+		faults = append(faults, utilvalidation.Invalid(at, amount.String(), "must be greater than zero"))
+	}
+	return faults
 }
 
 func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
@@ -176,17 +183,18 @@ func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return nil
 }
 
-// admitWorkload empties the status of a new object, and keeps the selector of a controller of apps/v1.
+// admitWorkload empties the status of a new object, checks the template of its pods, and keeps the selector of
+// a controller of apps/v1.
 func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if old == nil {
 		fieldOf(object, "Status").SetZero()
-		return nil
 	}
+	faults := checkTemplate(object)
 	selector := fieldOf(object, "Spec").FieldByName("Selector")
-	if object.GetObjectKind().GroupVersionKind().Group != appsv1.GroupName || !selector.IsValid() {
-		return nil
+	if old == nil || object.GetObjectKind().GroupVersionKind().Group != appsv1.GroupName || !selector.IsValid() {
+		return faults
 	}
-	return validation.ValidateImmutableField(selector.Interface(), fieldOf(old, "Spec").FieldByName("Selector").Interface(), utilvalidation.NewPath("spec", "selector"))
+	return append(faults, validation.ValidateImmutableField(selector.Interface(), fieldOf(old, "Spec").FieldByName("Selector").Interface(), utilvalidation.NewPath("spec", "selector"))...)
 }
 
 // admitDaemonSet counts the changes of the template in an annotation, by which
@@ -231,58 +239,17 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 		return checkPodChange(pod, before)
 	}
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
+	pod.Spec = podspec.WithDefaultRequests(pod).Spec
 	for _, limits := range a.limitRanges(pod.Namespace) {
 		quota.SetDefaults(limits, pod)
 	}
-	faults := checkContainers(&pod.Spec)
+	faults := checkContainers(&pod.Spec, utilvalidation.NewPath("spec"))
 	faults = append(faults, a.currentClasses().CompletePod(pod)...)
 	if len(pod.Spec.SchedulingGates) > 0 {
 		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
 			Message: "Scheduling is blocked due to non-empty scheduling gates"}}
 		if pod.Spec.NodeName != "" {
 			faults = append(faults, utilvalidation.Forbidden(utilvalidation.NewPath("spec", "nodeName"), "cannot be set until all schedulingGates have been cleared"))
-		}
-	}
-	return faults
-}
-
-// takeMutable copies the mutable parts of a pod's spec. While the pod has scheduling
-// gates these include the constraints on its node.
-func takeMutable(spec, from *v1.PodSpec) {
-	if len(spec.SchedulingGates) > 0 {
-		spec.NodeSelector, spec.Affinity = from.NodeSelector, from.Affinity
-	}
-	for _, list := range [][2][]v1.Container{{spec.Containers, from.Containers}, {spec.InitContainers, from.InitContainers}} {
-		for i := range min(len(list[0]), len(list[1])) {
-			list[0][i].Image = list[1][i].Image
-		}
-	}
-	spec.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
-	spec.Tolerations = from.Tolerations
-	spec.SchedulingGates = from.SchedulingGates
-	if ptr.Deref(spec.TerminationGracePeriodSeconds, 0) < 0 {
-		spec.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
-	}
-}
-
-// checkPodChange follows ValidatePodUpdate of Kubernetes' core validation.
-func checkPodChange(pod, before *v1.Pod) (faults utilvalidation.ErrorList) {
-	path := utilvalidation.NewPath("spec")
-	kept := before.Spec.DeepCopy()
-	takeMutable(kept, &pod.Spec)
-	if !apiequality.Semantic.DeepEqual(kept, &pod.Spec) {
-		faults = append(faults, utilvalidation.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
-			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
-			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
-	}
-	for _, t := range before.Spec.Tolerations {
-		if !slices.ContainsFunc(pod.Spec.Tolerations, func(has v1.Toleration) bool { return has.MatchToleration(&t) }) {
-			faults = append(faults, utilvalidation.Forbidden(path.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds"))
-		}
-	}
-	for _, gate := range pod.Spec.SchedulingGates {
-		if !slices.Contains(before.Spec.SchedulingGates, gate) {
-			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
 		}
 	}
 	return faults

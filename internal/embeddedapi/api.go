@@ -24,9 +24,10 @@ import (
 
 // Config says where the objects live.
 type Config struct {
-	Data string // directory; made where it does not exist
-	Sync bool   // changes are on the disk before they are acknowledged; else with the kernel
-	Log  *slog.Logger
+	Data   string // directory; made where it does not exist
+	Tokens Tokens // of clients behind TLS without a certificate
+	Sync   bool   // changes are on the disk before they are acknowledged; else with the kernel
+	Log    *slog.Logger
 }
 
 // API serves the objects of one directory. It is an http.Handler.
@@ -34,6 +35,8 @@ type API struct {
 	scheme   *runtime.Scheme
 	media    []runtime.SerializerInfo
 	kinds    []*kind
+	reviews  []*kind
+	tokens   Tokens
 	defaults *defaults.Setter
 	store    *store.Store
 	follower *store.Follower
@@ -52,7 +55,7 @@ type API struct {
 // objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
-	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
 	a.managers = apply.New(scheme, a.defaults)
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))

@@ -134,10 +134,7 @@ func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorLi
 func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 	job := object.(*batchv1.Job)
 	if before, ok := old.(*batchv1.Job); ok {
-		if !apiequality.Semantic.DeepEqual(job.Spec.Selector, before.Spec.Selector) {
-			return utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("spec", "selector"), "", "field is immutable")}
-		}
-		return nil
+		return append(checkJob(job), checkJobChange(job, before)...)
 	}
 	if !ptr.Deref(job.Spec.ManualSelector, false) {
 		labels := maps.Clone(job.Spec.Template.Labels)
@@ -153,5 +150,27 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 		}
 		job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}}
 	}
-	return admitWorkload(a, object, nil)
+	return append(checkJob(job), admitWorkload(a, object, nil)...)
+}
+
+// checkJob follows ValidateJobSpec of Kubernetes' batch validation.
+func checkJob(job *batchv1.Job) (faults utilvalidation.ErrorList) {
+	path := utilvalidation.NewPath("spec")
+	if policy := job.Spec.Template.Spec.RestartPolicy; policy != v1.RestartPolicyOnFailure && policy != v1.RestartPolicyNever {
+		faults = append(faults, utilvalidation.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
+	}
+	return append(faults, checkSelector(job.Spec.Selector, job.Spec.Template.Labels, path)...)
+}
+
+// checkJobChange keeps what a job was started with.
+func checkJobChange(job, before *batchv1.Job) utilvalidation.ErrorList {
+	path, faults := utilvalidation.NewPath("spec"), checkTemplate(job)
+	for name, values := range map[string][2]any{"selector": {job.Spec.Selector, before.Spec.Selector}, "template": {job.Spec.Template, before.Spec.Template},
+		"completions": {job.Spec.Completions, before.Spec.Completions}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}} {
+		suspended := ptr.Deref(before.Spec.Suspend, false) && before.Status.StartTime == nil
+		if !apiequality.Semantic.DeepEqual(values[0], values[1]) && (name != "template" || !suspended) {
+			faults = append(faults, utilvalidation.Invalid(path.Child(name), values[0], "field is immutable"))
+		}
+	}
+	return faults
 }

@@ -69,7 +69,7 @@ func (r *request) delete() (int, runtime.Object, error) {
 	}, nil
 }
 
-// deleteAll deletes everything that the selectors match and answers with it.
+// deleteAll deletes everything that the selectors match and answers with what was there.
 func (r *request) deleteAll() (int, runtime.Object, error) {
 	filter, err := newFilter(r, r.query)
 	if err != nil {
@@ -85,14 +85,14 @@ func (r *request) deleteAll() (int, runtime.Object, error) {
 		if !filter.matches(o) {
 			continue
 		}
-		object, _, err := r.api.remove(r.kind, store.KeyOf(o), options, len(options.DryRun) > 0)
+		_, _, err := r.api.remove(r.kind, store.KeyOf(o), options, len(options.DryRun) > 0)
 		if apierrors.IsNotFound(err) {
 			continue
 		}
 		if err != nil {
 			return 0, nil, err
 		}
-		items = append(items, r.kind.served(object))
+		items = append(items, r.kind.served(o))
 	}
 	list, err := r.api.listOf(r.kind, items, metav1.ListMeta{ResourceVersion: strconv.FormatUint(revision, 10)})
 	return http.StatusOK, list, err
@@ -152,7 +152,10 @@ func (a *API) removeObject(k *kind, old store.Object) (store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	if k.namespaced {
+	switch {
+	case k.Kind == "Pod" && a.isTerminating(old.GetNamespace()):
+		err = a.empty(old.GetNamespace())
+	case k.namespaced:
 		err = a.finishNamespace(old.GetNamespace())
 	}
 	return last, errors.Join(err, a.finishOwners(old))
@@ -163,10 +166,10 @@ func checkPreconditions(k *kind, o store.Object, p *metav1.Preconditions) error 
 		return nil
 	}
 	if p.UID != nil && *p.UID != o.GetUID() {
-		return conflict(k.groupResource(), o, unlike("UID", *p.UID, o.GetUID()))
+		return conflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, o, unlike("UID", *p.UID, o.GetUID()))
 	}
 	if p.ResourceVersion != nil && *p.ResourceVersion != o.GetResourceVersion() {
-		return conflict(k.groupResource(), o, unlike("ResourceVersion", *p.ResourceVersion, o.GetResourceVersion()))
+		return conflict(schema.GroupResource{Group: k.Group, Resource: k.Kind}, o, unlike("ResourceVersion", *p.ResourceVersion, o.GetResourceVersion()))
 	}
 	return nil
 }

@@ -170,3 +170,27 @@ func TestInterruptedDeletionIsFinishedByTheNextProcess(t *testing.T) {
 		t.Errorf("the owner: %v", err)
 	}
 }
+
+// TestPodsOfANamespaceAreDeletedBeforeWhatTheyUse holds that a pod which still runs keeps what it uses.
+func TestPodsOfANamespaceAreDeletedBeforeWhatTheyUse(t *testing.T) {
+	client, ctx := serve(t, "").client(t), t.Context()
+	must[*v1.Namespace](t)(client.CoreV1().Namespaces().Create(ctx, &v1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "going"}}, createOptions))
+	maps, pods := client.CoreV1().ConfigMaps("going"), client.CoreV1().Pods("going")
+	must[*v1.ConfigMap](t)(maps.Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, createOptions))
+	running := pod("p")
+	running.Namespace, running.Spec.NodeName = "going", "n"
+	must[*v1.Pod](t)(pods.Create(ctx, running, createOptions))
+	if err := client.CoreV1().Namespaces().Delete(ctx, "going", metav1.DeleteOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	if p := must[*v1.Pod](t)(pods.Get(ctx, "p", metav1.GetOptions{})); p.DeletionTimestamp == nil {
+		t.Error("the pod is not being deleted")
+	}
+	must[*v1.ConfigMap](t)(maps.Get(ctx, "m", metav1.GetOptions{}))
+	if err := pods.Delete(ctx, "p", *metav1.NewDeleteOptions(0)); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := client.CoreV1().Namespaces().Get(ctx, "going", metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+		t.Errorf("the namespace without pods: %v", err)
+	}
+}

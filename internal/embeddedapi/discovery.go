@@ -40,7 +40,7 @@ func (r *request) discovery(path string) runtime.Object {
 
 // groupVersions are all group versions, the core group first.
 func (a *API) groupVersions() (found []schema.GroupVersion) {
-	for _, k := range a.kinds {
+	for _, k := range slices.Concat(a.kinds, a.reviews) {
 		if !slices.Contains(found, k.GroupVersion()) {
 			found = append(found, k.GroupVersion())
 		}
@@ -66,13 +66,13 @@ func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 		return nil
 	}
 	list := &metav1.APIResourceList{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "APIResourceList"}, GroupVersion: gv.String()}
-	for _, k := range a.kinds {
+	for _, k := range slices.Concat(a.kinds, a.reviews) {
 		if k.GroupVersion() != gv {
 			continue
 		}
 		list.APIResources = append(list.APIResources, metav1.APIResource{
 			Name: k.resource, SingularName: k.singular, Namespaced: k.namespaced, Kind: k.Kind, ShortNames: k.short,
-			Categories: k.categories(), Verbs: metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"},
+			Categories: k.categories(), Verbs: k.verbs(),
 		})
 		sub := func(name string, gvk schema.GroupVersionKind, verbs ...string) {
 			if k.hasSub(name) {
@@ -91,6 +91,13 @@ func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 
 // inAll are the kinds that "kubectl get all" means.
 var inAll = []string{"Pod", "ReplicationController", "Service", "DaemonSet", "Deployment", "ReplicaSet", "StatefulSet", "HorizontalPodAutoscaler", "CronJob", "Job"}
+
+func (k *kind) verbs() metav1.Verbs {
+	if k.review != nil {
+		return metav1.Verbs{"create"}
+	}
+	return metav1.Verbs{"create", "delete", "deletecollection", "get", "list", "patch", "update", "watch"}
+}
 
 func (k *kind) categories() []string {
 	if slices.Contains(inAll, k.Kind) {

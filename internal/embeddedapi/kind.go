@@ -6,6 +6,8 @@ import (
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
 	appsv1 "k8s.io/api/apps/v1"
+	authenticationv1 "k8s.io/api/authentication/v1"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	autoscalingv1 "k8s.io/api/autoscaling/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
@@ -44,7 +46,8 @@ type kind struct {
 	admit              admitter      // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
-	wire               *conversion // nil: objects are stored as they are served
+	review             func(*request, store.Object) error // answers an object, which is not stored
+	wire               *conversion                        // nil: objects are stored as they are served
 	table              *store.Table
 }
 
@@ -121,7 +124,7 @@ func newScheme() *runtime.Scheme {
 		v1.AddToScheme, appsv1.AddToScheme, coordinationv1.AddToScheme, eventsv1.AddToScheme, nodev1.AddToScheme,
 		policyv1.AddToScheme, schedulingv1.AddToScheme, storagev1.AddToScheme, metav1.AddMetaToScheme, batchv1.AddToScheme,
 		autoscalingv1.AddToScheme, autoscalingv2.AddToScheme, discoveryv1.AddToScheme, networkingv1.AddToScheme, resourceapi.AddToScheme,
-		apidiscoveryv2.AddToScheme,
+		apidiscoveryv2.AddToScheme, authenticationv1.AddToScheme, authorizationv1.AddToScheme,
 	} {
 		utilruntime.Must(add(scheme))
 	}

@@ -36,10 +36,21 @@ func (a *API) checkNamespace(k *kind, object store.Object) error {
 	return err
 }
 
-// empty deletes the content of a namespace, and the namespace once it is empty.
+// empty deletes the content of a namespace, and the namespace once it is empty. Its pods are deleted
+// first: until they are gone, what they use is there.
 func (a *API) empty(name string) error {
+	pods := a.kindOf("Pod")
+	faults := []error{a.emptyOf(name, []*kind{pods})}
+	if !pods.table.Holds(name) {
+		faults = append(faults, a.emptyOf(name, a.kinds), a.finishNamespace(name))
+	}
+	return errors.Join(faults...)
+}
+
+// emptyOf deletes the objects of kinds in a namespace.
+func (a *API) emptyOf(name string, kinds []*kind) error {
 	var faults []error
-	for _, k := range a.kinds {
+	for _, k := range kinds {
 		if !k.namespaced || k.wire != nil {
 			continue
 		}
@@ -51,7 +62,13 @@ func (a *API) empty(name string) error {
 			}
 		}
 	}
-	return errors.Join(append(faults, a.finishNamespace(name))...)
+	return errors.Join(faults...)
+}
+
+// isTerminating says that a namespace is being deleted.
+func (a *API) isTerminating(name string) bool {
+	namespace := a.kindOf("Namespace").table.Get(store.Key{Name: name})
+	return namespace != nil && namespace.GetDeletionTimestamp() != nil
 }
 
 // finishNamespace removes a namespace that is being deleted once it is empty.

@@ -10,8 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -36,7 +38,11 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 		if len(steps) > maxOperations {
 			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many operations")
 		}
-		return steps.Apply(document)
+		document, err = steps.Apply(document)
+		if err != nil {
+			return nil, apierrors.NewGenericServerResponse(http.StatusUnprocessableEntity, "", schema.GroupResource{}, "", err.Error(), 0, false)
+		}
+		return document, nil
 	},
 }
 
@@ -115,7 +121,7 @@ func (r *request) patched(old store.Object, patch func([]byte, runtime.Object) (
 		return nil, apierrors.NewBadRequest("the patch cannot be applied: " + err.Error())
 	}
 	if err := r.decode(document, "", object, r.kind.GroupVersionKind); err != nil {
-		return nil, err
+		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("patch"), string(document), err.Error())})
 	}
 	if err := r.place(object); err != nil {
 		return nil, err

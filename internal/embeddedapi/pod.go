@@ -10,42 +10,10 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/util/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
-
-// checkContainers refuses a pod without containers, and containers with the same name
-// or without an image.
-func checkContainers(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
-	path, names := utilvalidation.NewPath("spec"), map[string]bool{}
-	if len(spec.Containers) == 0 {
-		faults = append(faults, utilvalidation.Required(path.Child("containers"), ""))
-	}
-	check := func(path *utilvalidation.Path, list []v1.Container) {
-		for i := range list {
-			at := path.Index(i)
-			switch c := &list[i]; {
-			case c.Name == "":
-				faults = append(faults, utilvalidation.Required(at.Child("name"), ""))
-			case names[c.Name]:
-				faults = append(faults, utilvalidation.Duplicate(at.Child("name"), c.Name))
-			default:
-				names[c.Name] = true
-				for _, why := range validation.IsDNS1123Label(c.Name) {
-					faults = append(faults, utilvalidation.Invalid(at.Child("name"), c.Name, why))
-				}
-			}
-			if list[i].Image == "" {
-				faults = append(faults, utilvalidation.Required(at.Child("image"), ""))
-			}
-		}
-	}
-	check(path.Child("initContainers"), spec.InitContainers)
-	check(path.Child("containers"), spec.Containers)
-	return faults
-}
 
 // bind sets the node of a pod, once.
 func (r *request) bind() (int, runtime.Object, error) {

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/netip"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -87,7 +88,7 @@ func (r *request) limit(deadline time.Time) error {
 }
 
 func (r *request) serve() error {
-	if err := local(r.Request); err != nil {
+	if err := r.allow(); err != nil {
 		return err
 	}
 	if served, err := r.meta(); served || err != nil {
@@ -97,6 +98,12 @@ func (r *request) serve() error {
 		return err
 	}
 	handle := handlers[r.Method+" "+r.shape()]
+	if r.kind.review != nil {
+		handle = nil
+		if r.Method == http.MethodPost && r.name == "" {
+			handle = (*request).review
+		}
+	}
 	if handle == nil {
 		return apierrors.NewMethodNotSupported(r.kind.groupResource(), strings.ToLower(r.Method))
 	}
@@ -136,7 +143,7 @@ func (r *request) parse() error {
 	if parts[0] == "namespaces" && len(parts) > 2 && parts[2] != "status" && parts[2] != "finalize" {
 		r.namespace, parts = parts[1], parts[2:]
 	}
-	for _, k := range r.api.kinds {
+	for _, k := range slices.Concat(r.api.kinds, r.api.reviews) {
 		if k.Group == group && k.Version == version && k.resource == parts[0] {
 			r.kind = k
 		}
@@ -212,11 +219,8 @@ func (r *request) fail(err error) {
 }
 
 // local refuses requests that a web page could send through a browser on this host: TCP
-// on loopback has no other access control. A client behind TLS has shown its certificate.
+// on loopback has no other access control.
 func local(r *http.Request) error {
-	if r.TLS != nil && len(r.TLS.VerifiedChains) > 0 {
-		return nil
-	}
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); ok && at.Network() == "unix" {
 		return nil
 	}

@@ -77,14 +77,12 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 			base := object.GetGenerateName()
 			object.SetName(base[:min(len(base), 58)] + utilrand.String(5))
 		}
-		if k.table.Get(store.KeyOf(object)) == nil {
-			err := a.admitNew(k, object)
-			if err == nil {
-				err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
-			}
-			if !errors.Is(err, store.ErrChanged) {
-				return object, err
-			}
+		err := a.admitNew(k, object)
+		if err == nil {
+			err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
+		}
+		if !errors.Is(err, store.ErrChanged) {
+			return object, err
 		}
 		if !generate {
 			break
@@ -174,10 +172,13 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 // put stores an object in place of old, unless it is a dry run.
 func put(k *kind, old, object store.Object, dryRun bool) func() error {
 	return func() error {
-		if dryRun {
-			return nil
+		switch {
+		case !dryRun:
+			return k.table.Put(old, object)
+		case k.table.Get(store.KeyOf(object)) != old:
+			return store.ErrChanged
 		}
-		return k.table.Put(old, object)
+		return nil
 	}
 }
 

@@ -128,7 +128,9 @@ func (p *Publisher) findNode(ctx context.Context) error {
 		return nil
 	}
 	node, err := p.client.CoreV1().Nodes().Get(ctx, p.node.Name, metav1.GetOptions{})
-	p.taintsAnswered(apierrors.IsForbidden(err))
+	if apierrors.IsForbidden(err) {
+		p.taintsAnswered(true)
+	}
 	if err != nil {
 		return fmt.Errorf("read node %s: %w", p.node.Name, err)
 	}

@@ -9,53 +9,50 @@ import (
 	"k8s.io/client-go/util/workqueue"
 )
 
-// writeAttempts bounds the requests for an update that the API server rejects.
-const writeAttempts = 8
+const writeAttempts = 8 // writes that the API server rejects
 
-// latest writes the latest update of each object. One request per object runs at a
-// time.
+// latest writes the latest value of each object; one write per object runs at a time.
+// Writes that fail are repeated, at most writeAttempts times.
 type latest[T any] struct {
-	// merge joins an update that is not written yet and the next of the same object.
-	merge func(older, newer T) T
-	// write returns the resourceVersion of the object that has the update.
-	write func(context.Context, T) (version string, err error)
-	// ended is called once for each update; the error says that it is not written.
-	ended func(update T, version string, err error)
-	queue workqueue.TypedRateLimitingInterface[types.UID]
+	write func(context.Context, T) error
+	// merge is the value of an object whose older value is not written; nil: the newer one.
+	merge  func(older, newer T) T
+	failed func(T, error) // of the last attempt
+	queue  workqueue.TypedRateLimitingInterface[types.UID]
 
 	mu      sync.Mutex
 	pending map[types.UID]T
 }
 
-func newLatest[T any](merge func(older, newer T) T, write func(context.Context, T) (string, error), ended func(T, string, error)) *latest[T] {
+func newLatest[T any](write func(context.Context, T) error) *latest[T] {
 	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &latest[T]{merge: merge, write: write, ended: ended, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]T{}}
+	return &latest[T]{write: write, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]T{}}
 }
 
-func (l *latest[T]) add(uid types.UID, update T) {
+func (l *latest[T]) add(uid types.UID, value T) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if older, found := l.pending[uid]; found {
-		update = l.merge(older, update)
+	if older, found := l.pending[uid]; found && l.merge != nil {
+		value = l.merge(older, value)
 	}
-	l.pending[uid] = update
+	l.pending[uid] = value
 	l.queue.Add(uid)
 }
 
-// run writes updates, so many at a time, until the context ends.
+// run writes with so many goroutines until the context ends.
 func (l *latest[T]) run(ctx context.Context, writers int) {
 	defer context.AfterFunc(ctx, l.queue.ShutDown)()
-	var running sync.WaitGroup
+	var all sync.WaitGroup
 	for range writers {
-		running.Go(func() {
+		all.Go(func() {
 			for l.next(ctx) {
 			}
 		})
 	}
-	running.Wait()
+	all.Wait()
 }
 
-// next writes one update; false: the context has ended.
+// next writes one value; false: the context has ended.
 func (l *latest[T]) next(ctx context.Context) bool {
 	uid, shutdown := l.queue.Get()
 	if shutdown {
@@ -63,28 +60,36 @@ func (l *latest[T]) next(ctx context.Context) bool {
 	}
 	defer l.queue.Done(uid)
 	l.mu.Lock()
-	update, found := l.pending[uid]
+	value, found := l.pending[uid]
 	delete(l.pending, uid)
 	l.mu.Unlock()
 	if !found {
 		return true
 	}
-	version, err := l.write(ctx, update)
-	switch {
-	case err == nil || gone(err) || ctx.Err() != nil:
+	switch err := l.write(ctx, value); {
+	case err == nil:
 		l.queue.Forget(uid)
-		l.ended(update, version, nil)
 	case l.queue.NumRequeues(uid) >= writeAttempts:
 		l.queue.Forget(uid)
-		l.ended(update, "", err)
+		l.failed(value, err)
 	default:
-		l.mu.Lock()
-		if newer, found := l.pending[uid]; found {
-			update = l.merge(update, newer)
-		}
-		l.pending[uid] = update
-		l.mu.Unlock()
-		l.queue.AddRateLimited(uid)
+		l.again(uid, value)
 	}
 	return true
+}
+
+// again returns a value that is not written, unless there is a newer one.
+func (l *latest[T]) again(uid types.UID, value T) {
+	l.mu.Lock()
+	newer, found := l.pending[uid]
+	switch {
+	case !found:
+	case l.merge != nil:
+		value = l.merge(value, newer)
+	default:
+		value = newer
+	}
+	l.pending[uid] = value
+	l.mu.Unlock()
+	l.queue.AddRateLimited(uid)
 }

@@ -25,38 +25,43 @@ func (w *Watch) PodGroups(factory informers.SharedInformerFactory) error {
 	})
 }
 
+// podGroupUpdate is a condition for a version of a PodGroup.
 type podGroupUpdate struct {
 	group     *schedulingv1beta1.PodGroup
 	condition metav1.Condition
 }
 
-// newPodGroupStatuses writes the latest condition of each PodGroup.
+// newPodGroupStatuses makes the writer of the latest condition of each PodGroup.
 func newPodGroupStatuses(client kubernetes.Interface, log *slog.Logger) *latest[podGroupUpdate] {
-	write := func(ctx context.Context, update podGroupUpdate) (string, error) {
-		body, err := json.Marshal(map[string]any{
-			"metadata": map[string]any{"uid": update.group.UID},
-			"status":   map[string]any{"conditions": []metav1.Condition{update.condition}},
-		})
-		if err != nil {
-			return "", err
+	s := newLatest(func(ctx context.Context, update podGroupUpdate) error {
+		if err := patchPodGroup(ctx, client, update); err != nil && !gone(err) && ctx.Err() == nil {
+			return err
 		}
-		patched, err := client.SchedulingV1beta1().PodGroups(update.group.Namespace).Patch(ctx, update.group.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
-		if err != nil {
-			return "", err
-		}
-		return patched.ResourceVersion, nil
-	}
-	return newLatest(func(_, newer podGroupUpdate) podGroupUpdate { return newer }, write, func(update podGroupUpdate, _ string, err error) {
-		if err != nil {
-			log.Error("status of PodGroup is not patched", "podGroup", update.group.Namespace+"/"+update.group.Name, "error", err)
-		}
+		return nil
 	})
+	s.failed = func(update podGroupUpdate, err error) {
+		log.Error("status of PodGroup is not patched", "podGroup", update.group.Namespace+"/"+update.group.Name, "error", err)
+	}
+	return s
 }
 
 // PatchPodGroup patches a condition of a PodGroup's status unless the PodGroup has it.
 func (w *Writer) PatchPodGroup(group *schedulingv1beta1.PodGroup, condition metav1.Condition) {
 	conditions := slices.Clone(group.Status.Conditions)
-	if meta.SetStatusCondition(&conditions, condition) {
-		w.podGroups.add(group.UID, podGroupUpdate{group, *meta.FindStatusCondition(conditions, condition.Type)})
+	if !meta.SetStatusCondition(&conditions, condition) {
+		return
 	}
+	w.podGroups.add(group.UID, podGroupUpdate{group, *meta.FindStatusCondition(conditions, condition.Type)})
+}
+
+func patchPodGroup(ctx context.Context, client kubernetes.Interface, update podGroupUpdate) error {
+	body, err := json.Marshal(map[string]any{
+		"metadata": map[string]any{"uid": update.group.UID},
+		"status":   map[string]any{"conditions": []metav1.Condition{update.condition}},
+	})
+	if err != nil {
+		return err
+	}
+	_, err = client.SchedulingV1beta1().PodGroups(update.group.Namespace).Patch(ctx, update.group.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	return err
 }

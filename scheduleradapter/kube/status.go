@@ -15,7 +15,6 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-// statusWriters is the number of statuses that are written at a time.
 const statusWriters = 16
 
 // statuses writes the latest status of each pod.
@@ -23,7 +22,6 @@ type statuses struct {
 	*latest[statusUpdate]
 	client kubernetes.Interface
 	pods   listers.PodLister
-	log    *slog.Logger
 }
 
 // statusUpdate is a status for a version of a pod.
@@ -33,11 +31,30 @@ type statusUpdate struct {
 }
 
 func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
-	s := &statuses{client: client, pods: pods, log: log}
-	s.latest = newLatest(func(older, newer statusUpdate) statusUpdate {
+	s := &statuses{client: client, pods: pods}
+	s.latest = newLatest(s.write)
+	s.merge = func(older, newer statusUpdate) statusUpdate {
 		return statusUpdate{newer.pod, older.status.With(newer.status)}
-	}, s.patch, s.patched)
+	}
+	s.failed = func(update statusUpdate, err error) {
+		log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
+		written(update.status, "")
+	}
 	return s
+}
+
+func (s *statuses) add(pod *v1.Pod, status cycle.Status) {
+	s.latest.add(pod.UID, statusUpdate{pod, status})
+}
+
+// write patches a status. That of a pod that is gone counts as written.
+func (s *statuses) write(ctx context.Context, update statusUpdate) error {
+	version, err := s.patch(ctx, update)
+	if err == nil || gone(err) || ctx.Err() != nil {
+		written(update.status, version)
+		return nil
+	}
+	return err
 }
 
 // patch patches the fields that differ from the informer's version, and returns the
@@ -65,12 +82,9 @@ func (s *statuses) patch(ctx context.Context, update statusUpdate) (version stri
 	return patched.ResourceVersion, nil
 }
 
-func (s *statuses) patched(update statusUpdate, version string, err error) {
-	if err != nil {
-		s.log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
-	}
-	if update.status.Written != nil {
-		update.status.Written(version)
+func written(s cycle.Status, version string) {
+	if s.Written != nil {
+		s.Written(version)
 	}
 }
 

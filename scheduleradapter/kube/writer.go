@@ -121,9 +121,7 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 }
 
 // PatchStatus queues a status, merged with a queued one of the pod.
-func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) {
-	w.statuses.add(pod.UID, statusUpdate{pod, s})
-}
+func (w *Writer) PatchStatus(pod *v1.Pod, s cycle.Status) { w.statuses.add(pod, s) }
 
 // RecordEvent queues an event; it is dropped if the queue is full.
 func (w *Writer) RecordEvent(e cycle.Event) { w.events.add(e) }

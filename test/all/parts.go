@@ -56,13 +56,19 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
-		name: "image", tests: "the container images: reproducible, with what they say of themselves",
-		module: "internal/tools", packages: []string{"./image"},
+		name: "packages", tests: "the container images, reproducible, with what they say of themselves; the RPM",
+		module: "internal/tools", packages: []string{"./image", "./packages"},
+		builds: []string{"rpm"},
 	},
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
+	},
+	{
+		name: "deploy", tests: "the Helm chart and the kustomize bases, on a real kube-apiserver",
+		packages: []string{"./test/deploy"},
+		builds:   []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
 	},
 	{
 		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",

@@ -11,6 +11,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strconv"
 	"syscall"
 	"testing"
@@ -120,7 +121,7 @@ func (e *emulator) printed(after int64) (text []byte) {
 	file, err := os.Open(e.console)
 	if err == nil {
 		defer file.Close()
-		text, err = io.ReadAll(io.NewSectionReader(file, after, 1<<20))
+		text, _ = io.ReadAll(io.NewSectionReader(file, after, 1<<20))
 	}
 	return text
 }
@@ -184,10 +185,22 @@ func (e *emulator) watch(p patience) *stall {
 		return s
 	}
 	for range 2 {
-		s.record += e.command("info registers -a")
+		s.record += e.threads() + e.command("info registers -a")
 		e.await(p.apart, func() bool { return false })
 	}
 	return s
+}
+
+// threads is how long each thread of QEMU has run and has waited for a processor, ns, and how often it ran
+// (schedstat in proc(5)): what differs between a QEMU that waits, loops, or has no processor.
+func (e *emulator) threads() (text string) {
+	found, _ := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", e.PID()))
+	for _, file := range found {
+		spent, _ := os.ReadFile(file) // a thread that has ended has none
+		text += fmt.Sprintf("thread %s: %s", filepath.Base(filepath.Dir(file)), spent)
+	}
+	load, _ := os.ReadFile("/proc/loadavg")
+	return fmt.Sprintf("%sthe host's load: %s", text, load)
 }
 
 // end is the last of a text, in whole lines.

@@ -15,6 +15,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -139,7 +140,7 @@ func newMachine(t *testing.T, target string) *machine {
 	if os.Getenv("EVICTD_VM") == "" {
 		t.Skipf("skipped: %s boots a machine, which takes minutes", target)
 	}
-	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	found, err := filepath.Glob("../../bin/evictd_*_" + runtime.GOARCH + ".deb")
 	if err != nil || len(found) != 1 {
 		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
 	}

@@ -49,7 +49,7 @@ func replace(data, name, path string, text []byte, sync bool) (os.FileInfo, erro
 	whole := filepath.Join(data, scratch, name)
 	info, err := fill(whole, text, sync)
 	if err != nil {
-		return nil, err
+		return nil, errors.Join(err, ignoreGone(os.Remove(whole))) // what is left of it would fill the disk
 	}
 	err = os.Rename(whole, path)
 	if errors.Is(err, fs.ErrNotExist) {

@@ -55,15 +55,12 @@ func (t *Table) Get(key Key) Object {
 	return t.objects[key].object
 }
 
-// List returns the objects of a namespace, of all where it is empty, by namespace
-// and name, and the revision up to which they are complete.
+// List returns the objects of a namespace, of all where it is empty, in the order of their keys, and the revision up to which they are complete.
 func (t *Table) List(namespace string) ([]Object, uint64) {
 	t.mu.RLock()
 	objects, revision := t.within(namespace)
 	t.mu.RUnlock()
-	slices.SortFunc(objects, func(a, b Object) int {
-		return cmp.Or(cmp.Compare(a.GetNamespace(), b.GetNamespace()), cmp.Compare(a.GetName(), b.GetName()))
-	})
+	slices.SortFunc(objects, func(a, b Object) int { return KeyOf(a).Compare(KeyOf(b)) })
 	return objects, revision
 }
 
@@ -151,6 +148,14 @@ func (t *Table) apply(key Key, e entry, change *Change) {
 	}
 	t.revision = change.Revision
 	t.history.add(change)
+}
+
+// Compare orders keys as kube-apiserver does, by namespace/name.
+func (k Key) Compare(other Key) int {
+	if k.Namespace == other.Namespace {
+		return cmp.Compare(k.Name, other.Name)
+	}
+	return cmp.Compare(k.Namespace+"/", other.Namespace+"/")
 }
 
 // String is namespace/name, or the name alone.

@@ -68,7 +68,7 @@ func must(t *testing.T) func(v1.ImageIndex, error) v1.ImageIndex {
 // content holds each image to its programs, and what is attested of it to what it has.
 func content(t *testing.T, dir string) {
 	for name, programs := range map[string][]string{
-		"evictd":           {"evictd", "evictd-agent"},
+		"evictd":           {"evictd", "evictd-agent", "evictd-install", "kubectl-evictd"},
 		"evictd-scheduler": {"evictd-scheduler"},
 	} {
 		index := must(t)(read(filepath.Join(dir, name)))

@@ -1,0 +1,181 @@
+package embeddedapi
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+
+	appsv1 "k8s.io/api/apps/v1"
+	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
+	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/podspec"
+)
+
+// checkContainers refuses a pod without containers, containers with the same name
+// or without an image, and probes of containers that end before the pod starts.
+func checkContainers(spec *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
+	names := map[string]bool{}
+	if len(spec.Containers) == 0 {
+		faults = append(faults, utilvalidation.Required(path.Child("containers"), ""))
+	}
+	check := func(path *utilvalidation.Path, list []v1.Container) {
+		for i := range list {
+			at := path.Index(i)
+			switch c := &list[i]; {
+			case c.Name == "":
+				faults = append(faults, utilvalidation.Required(at.Child("name"), ""))
+			case names[c.Name]:
+				faults = append(faults, utilvalidation.Duplicate(at.Child("name"), c.Name))
+			default:
+				names[c.Name] = true
+				for _, why := range validation.IsDNS1123Label(c.Name) {
+					faults = append(faults, utilvalidation.Invalid(at.Child("name"), c.Name, why))
+				}
+			}
+			if list[i].Image == "" {
+				faults = append(faults, utilvalidation.Required(at.Child("image"), ""))
+			}
+		}
+	}
+	check(path.Child("initContainers"), spec.InitContainers)
+	check(path.Child("containers"), spec.Containers)
+	for i, c := range spec.InitContainers {
+		if ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
+			continue
+		}
+		for name, set := range map[string]bool{"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil, "readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil} {
+			if set {
+				faults = append(faults, utilvalidation.Forbidden(path.Child("initContainers").Index(i).Child(name), "may not be set for init containers without restartPolicy=Always"))
+			}
+		}
+	}
+	return faults
+}
+
+// checkTemplate checks the template of a controller's pods, and that its selector selects them.
+func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
+	spec, path := fieldOf(object, "Spec"), utilvalidation.NewPath("spec")
+	of := spec.FieldByName("Template")
+	if of.IsValid() && of.Kind() == reflect.Pointer {
+		of = of.Elem()
+	}
+	if !of.IsValid() {
+		return nil
+	}
+	template, isTemplate := of.Interface().(v1.PodTemplateSpec)
+	if !isTemplate {
+		return nil
+	}
+	at := path.Child("template", "spec")
+	if object.GetObjectKind().GroupVersionKind().Group == appsv1.GroupName {
+		required, _ := spec.FieldByName("Selector").Interface().(*metav1.LabelSelector)
+		faults = append(faults, checkSelector(required, template.Labels, path)...)
+		if template.Spec.RestartPolicy != v1.RestartPolicyAlways {
+			faults = append(faults, utilvalidation.NotSupported(at.Child("restartPolicy"), template.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
+		}
+		if template.Spec.ActiveDeadlineSeconds != nil {
+			faults = append(faults, utilvalidation.Forbidden(at.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+object.GetObjectKind().GroupVersionKind().Kind+" is not Supported"))
+		}
+	}
+	return append(faults, checkContainers(&template.Spec, at)...)
+}
+
+func checkSelector(required *metav1.LabelSelector, has map[string]string, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
+	if required == nil {
+		faults = append(faults, utilvalidation.Required(path.Child("selector"), ""))
+	}
+	selector, err := metav1.LabelSelectorAsSelector(required)
+	switch {
+	case err != nil:
+		return append(faults, utilvalidation.Invalid(path.Child("selector"), required, err.Error()))
+	case selector.Empty():
+		return append(faults, utilvalidation.Invalid(path.Child("selector"), required, "empty selector is invalid"))
+	case !selector.Matches(labels.Set(has)):
+		faults = append(faults, utilvalidation.Invalid(path.Child("template", "metadata", "labels"), has, "`selector` does not match template `labels`"))
+	}
+	return faults
+}
+
+// takeMutable copies the mutable parts of a pod's spec. While the pod has scheduling
+// gates these include the constraints on its node.
+func takeMutable(spec, from *v1.PodSpec) {
+	if len(spec.SchedulingGates) > 0 {
+		spec.NodeSelector, spec.Affinity = from.NodeSelector, from.Affinity
+	}
+	for _, list := range [][2][]v1.Container{{spec.Containers, from.Containers}, {spec.InitContainers, from.InitContainers}} {
+		for i := range list[0] {
+			list[0][i].Image = list[1][i].Image
+		}
+	}
+	spec.ActiveDeadlineSeconds = from.ActiveDeadlineSeconds
+	spec.Tolerations = from.Tolerations
+	spec.SchedulingGates = from.SchedulingGates
+	if ptr.Deref(spec.TerminationGracePeriodSeconds, 0) < 0 {
+		spec.TerminationGracePeriodSeconds = from.TerminationGracePeriodSeconds
+	}
+}
+
+// checkPodChange follows ValidatePodUpdate of Kubernetes' core validation.
+func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
+	path := utilvalidation.NewPath("spec")
+	class := pod.Status.QOSClass
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
+	admission.SetTolerations(pod)
+	pod.Status.QOSClass = class
+	faults := checkContainers(&pod.Spec, path)
+	for _, list := range []struct {
+		name      string
+		now, were []v1.Container
+	}{{"containers", pod.Spec.Containers, before.Spec.Containers}, {"initContainers", pod.Spec.InitContainers, before.Spec.InitContainers}} {
+		if len(list.now) != len(list.were) {
+			return append(faults, utilvalidation.Forbidden(path.Child(list.name), "pod updates may not add or remove containers"))
+		}
+		for i, c := range list.now {
+			if strings.TrimSpace(c.Image) != c.Image {
+				faults = append(faults, utilvalidation.Invalid(path.Child(list.name).Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
+			}
+		}
+	}
+	switch at, deadline, was := path.Child("activeDeadlineSeconds"), pod.Spec.ActiveDeadlineSeconds, before.Spec.ActiveDeadlineSeconds; {
+	case deadline == nil && was != nil:
+		faults = append(faults, utilvalidation.Invalid(at, deadline, "must not update from a positive integer to nil value"))
+	case deadline != nil && *deadline < 0:
+		return append(faults, utilvalidation.Invalid(at, *deadline, "must be greater than or equal to 0"))
+	case deadline != nil && was != nil && *was < *deadline:
+		return append(faults, utilvalidation.Invalid(at, *deadline, "must be less than or equal to previous value"))
+	}
+	return append(faults, checkPodSpecChange(&pod.Spec, &before.Spec, path)...)
+}
+
+func checkPodSpecChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
+	for _, t := range before.Tolerations {
+		if !slices.ContainsFunc(spec.Tolerations, func(has v1.Toleration) bool {
+			has.TolerationSeconds = t.TolerationSeconds
+			return apiequality.Semantic.DeepEqual(has, t)
+		}) {
+			faults = append(faults, utilvalidation.Forbidden(path.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds"))
+			break
+		}
+	}
+	for _, gate := range spec.SchedulingGates {
+		if !slices.Contains(before.SchedulingGates, gate) {
+			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
+		}
+	}
+	kept := before.DeepCopy()
+	takeMutable(kept, spec)
+	if !apiequality.Semantic.DeepEqual(kept, spec) {
+		faults = append(faults, utilvalidation.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
+			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
+			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
+	}
+	return faults
+}

@@ -1,0 +1,392 @@
+package suite_test
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/shrink"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
+)
+
+// side is one of the compared servers.
+type side struct {
+	*api
+	embedded bool
+	client   *http.Client
+	host     string
+}
+
+// outcome is what a server has answered: to each request, and by its watches.
+type outcome struct {
+	answers []any
+	watches map[string][]any
+}
+
+// plain is a kube-apiserver with the admission plugins of the embedded API. Nothing removes
+// the finalizers of claims without kube-controller-manager.
+func plain(testing.TB) (*apiserver.Server, error) {
+	return apiserver.NewKubeAPIServer("--enable-admission-plugins=PodTolerationRestriction", "--disable-admission-plugins=StorageObjectInUseProtection")
+}
+
+func newSide(t *testing.T, i int) *side {
+	get := servers[i].get
+	if i == 0 {
+		get = plain
+	}
+	a := open(t, get)
+	if i == 0 {
+		t.Cleanup(func() { require.NoError(t, a.Stop()) })
+	}
+	config, err := a.Config(apiserver.Admin)
+	require.NoError(t, err)
+	client, err := rest.HTTPClientFor(config)
+	require.NoError(t, err)
+	t.Cleanup(client.CloseIdleConnections)
+	return &side{a, i == 1, client, config.Host}
+}
+
+// TestRandomRequestsAreAnsweredAsByAKubeAPIServer sends the same random requests to both servers.
+func TestRandomRequestsAreAnsweredAsByAKubeAPIServer(t *testing.T) {
+	compareWorlds(t, campaign.Seed(t, 1), 40)
+}
+
+func TestCampaignRandomRequestsAreAnsweredAsByAKubeAPIServer(t *testing.T) {
+	campaign.Only(t)
+	compareWorlds(t, campaign.Seed(t, uint64(time.Now().UnixNano())), 2000)
+}
+
+func compareWorlds(t *testing.T, seed uint64, worlds int) {
+	sides := []*side{newSide(t, 0), newSide(t, 1)}
+	run := 0
+	differs := func(w world) string {
+		run++
+		namespace := fmt.Sprintf("random-%d-%d", seed, run)
+		both := [2]outcome{}
+		for i, s := range sides {
+			both[i] = s.run(t, namespace, w)
+		}
+		return difference(w, both[0], both[1])
+	}
+	for i := range uint64(worlds) {
+		w := newWorld(seed + i)
+		if differs(w) == "" {
+			continue
+		}
+		text, err := json.Marshal(w)
+		require.NoError(t, err)
+		text = shrink.JSON(text, func(less []byte) bool {
+			var w world
+			return json.Unmarshal(less, &w) == nil && w.isWhole() && differs(w) != ""
+		})
+		require.NoError(t, json.Unmarshal(text, &w))
+		t.Fatalf("EVICTD_SEED=%d: %s\nof the requests\n%s", seed+i, differs(w), text)
+	}
+	t.Logf("%d worlds from EVICTD_SEED=%d are the same", worlds, seed)
+}
+
+// isWhole says that each request has a method and a path.
+func (w world) isWhole() bool {
+	return !slices.ContainsFunc(w.Requests, func(r request) bool { return !strings.Contains(r.Request, " ") })
+}
+
+// difference is the first one in a world, empty where there is none.
+func difference(w world, kube, embedded outcome) string {
+	for i := range kube.answers {
+		if !reflect.DeepEqual(kube.answers[i], embedded.answers[i]) {
+			return fmt.Sprintf("%s %s\n%s", w.Requests[i].Request, w.Requests[i].Body, strings.Join(unequal("", kube.answers[i], embedded.answers[i]), "\n"))
+		}
+	}
+	for _, kind := range watched {
+		if !reflect.DeepEqual(kube.watches[kind], embedded.watches[kind]) {
+			return fmt.Sprintf("the watch of %s\n%s", kind, strings.Join(unequal("", any(kube.watches[kind]), any(embedded.watches[kind])), "\n"))
+		}
+	}
+	return ""
+}
+
+// unequal are the parts in which two answers differ, with their paths.
+func unequal(path string, kube, embedded any) (found []string) {
+	switch k := kube.(type) {
+	case []any:
+		if e, ok := embedded.([]any); ok && len(k) == len(e) {
+			for i := range k {
+				found = append(found, unequal(fmt.Sprint(path, "[", i, "]"), k[i], e[i])...)
+			}
+			return found
+		}
+	case map[string]any:
+		if e, ok := embedded.(map[string]any); ok {
+			for _, name := range slices.Sorted(maps.Keys(k)) {
+				found = append(found, unequal(path+"."+name, k[name], e[name])...)
+			}
+			for _, name := range slices.Sorted(maps.Keys(e)) {
+				if _, has := k[name]; !has {
+					found = append(found, unequal(path+"."+name, nil, e[name])...)
+				}
+			}
+			return found
+		}
+	}
+	if !reflect.DeepEqual(kube, embedded) {
+		found = append(found, fmt.Sprintf("  %s: kube-apiserver %s, embedded %s", path, text(kube), text(embedded)))
+	}
+	return found
+}
+
+func text(v any) string {
+	out, err := json.Marshal(v)
+	if err != nil {
+		return err.Error()
+	}
+	return string(out)
+}
+
+var unknownPlace = regexp.MustCompile(`\{(rv|uid):[^}]*\}`)
+
+// run sends a world's requests, each after the answer to the one before.
+func (s *side) run(t *testing.T, namespace string, w world) outcome {
+	t.Helper()
+	kept := map[string]string{"ns": namespace}
+	s.must(t, request{Request: "POST /api/v1/namespaces", Body: json.RawMessage(`{"metadata":{"name":"` + namespace + `"}}`)}, kept)
+	s.prepare(t, w, kept)
+	begins := map[string]string{}
+	for _, kind := range watched {
+		docs := s.must(t, request{Request: "GET " + resources[kind]}, kept)
+		begins[kind], _ = field(docs, "metadata.resourceVersion")
+	}
+	out := outcome{watches: map[string][]any{}}
+	applied := map[string]bool{}
+	for _, r := range w.Requests {
+		r.Body = json.RawMessage(forget(string(r.Body), kept))
+		code, docs, err := r.send(s.client, s.host, kept)
+		require.NoError(t, err)
+		out.answers = append(out.answers, s.answer(r, code, docs, kept, applied))
+	}
+	for _, kind := range watched {
+		out.watches[kind] = s.watch(t, kind, begins[kind], kept, applied)
+	}
+	return out
+}
+
+// forget removes what a request names and the server has not.
+func forget(body string, kept map[string]string) string {
+	return unknownPlace.ReplaceAllStringFunc(body, func(place string) string {
+		if kept[strings.Trim(place, "{}")] == "" {
+			return ""
+		}
+		return place
+	})
+}
+
+func (s *side) must(t *testing.T, r request, kept map[string]string) []any {
+	t.Helper()
+	code, docs, err := r.send(s.client, s.host, kept)
+	require.NoError(t, err)
+	if code >= 300 {
+		t.Fatalf("%s: %d %s", r.Request, code, text(docs))
+	}
+	return docs
+}
+
+// prepare makes the quota and the limits of a world, and waits until they are enforced: kube-apiserver
+// learns of them by a watch.
+func (s *side) prepare(t *testing.T, w world, kept map[string]string) {
+	t.Helper()
+	refused := func(path string, body object) func() bool {
+		body["metadata"] = object{"name": "probe"}
+		return func() bool {
+			probe := random{}.sends("POST", path+"?dryRun=All", "", body)
+			code, _, err := probe.send(s.client, s.host, kept)
+			require.NoError(t, err)
+			return code == http.StatusForbidden
+		}
+	}
+	if w.Limits != nil {
+		s.must(t, random{}.sends("POST", resources["limitranges"], "", object{"metadata": object{"name": "limits"}, "spec": object{"limits": w.Limits}}), kept)
+		await(t, "the LimitRange to be enforced", refused(resources["persistentvolumeclaims"],
+			object{"spec": object{"accessModes": []string{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": "100Gi"}}}}))
+	}
+	if w.Quota == nil {
+		return
+	}
+	const quotas = "/api/v1/namespaces/{ns}/resourcequotas"
+	used := object{}
+	for name := range w.Quota {
+		used[name] = "0"
+	}
+	s.must(t, random{}.sends("POST", quotas, "", object{"metadata": object{"name": "quota"}, "spec": object{"hard": w.Quota}}), kept)
+	s.must(t, random{}.sends("PATCH", quotas+"/quota/status", "merge", object{"status": object{"hard": w.Quota, "used": used}}), kept)
+	await(t, "the ResourceQuota to be enforced", refused("/api/v1/namespaces/{ns}/secrets", object{}))
+}
+
+// answer is what is compared of an answer: of a refusal the code, the reason and the fields that
+// are wrong, else all fields.
+func (s *side) answer(r request, code int, docs []any, kept map[string]string, applied map[string]bool) any {
+	if len(docs) != 1 {
+		return []any{code, docs}
+	}
+	doc, isObject := docs[0].(map[string]any)
+	if !isObject {
+		return code
+	}
+	if doc["kind"] == "Status" && code >= 300 {
+		return []any{code, refusalOf(doc)}
+	}
+	changed := s.remember(r, code, doc, kept, applied)
+	return []any{code, changed, s.settled(doc, applied, strings.HasPrefix(r.Request, "DELETE"))}
+}
+
+// refusalOf is what programs read of a Status, and the message of admission plugins, which people read.
+func refusalOf(status map[string]any) any {
+	details, _ := status["details"].(map[string]any)
+	var causes []string
+	list, _ := details["causes"].([]any)
+	for _, cause := range list {
+		cause := cause.(map[string]any)
+		causes = append(causes, fmt.Sprint(cause["reason"], " ", cause["field"]))
+	}
+	slices.Sort(causes)
+	message := ""
+	if said, _ := status["message"].(string); strings.Contains(said, "quota") || strings.Contains(said, "usage per") || strings.Contains(said, "ratio per") {
+		message = said
+	}
+	return []any{status["reason"], details["name"], details["group"], details["kind"], causes, message}
+}
+
+// remember keeps the version and the uid of the object of an answer, and says whether the answer has a new
+// version of it.
+func (s *side) remember(r request, code int, doc map[string]any, kept map[string]string, applied map[string]bool) bool {
+	meta, _ := doc["metadata"].(map[string]any)
+	name, _ := meta["name"].(string)
+	method, path, _ := strings.Cut(r.Request, " ")
+	path, query, _ := strings.Cut(path, "?")
+	kind := ""
+	for each, at := range resources {
+		if strings.HasPrefix(path, at) {
+			kind = each
+		}
+	}
+	if kind == "" || name == "" || meta["resourceVersion"] == nil {
+		return false
+	}
+	place := kind + "/" + name
+	version, _ := meta["resourceVersion"].(string)
+	changed := kept["rv:"+place] != version
+	if strings.Contains(query, "dryRun=All") || method == "DELETE" && strings.Contains(string(r.Body), "All") {
+		return false
+	}
+	kept["rv:"+place], kept["uid:"+place] = version, fmt.Sprint(meta["uid"])
+	if code == http.StatusCreated {
+		applied[place] = method == "PATCH"
+	}
+	// Other objects have managers in kube-apiserver only, and a deletion without grace is one change, not two.
+	return changed && applied[place] && method != "DELETE"
+}
+
+// settled is an object as it is compared: the managers of fields only where the object was made by an
+// application, and without what a deletion at once leaves.
+func (s *side) settled(doc map[string]any, applied map[string]bool, deleted bool) any {
+	meta, _ := doc["metadata"].(map[string]any)
+	kinds := map[string]string{"ConfigMap": "configmaps", "Pod": "pods", "Deployment": "deployments", "Job": "jobs", "PersistentVolumeClaim": "persistentvolumeclaims"}
+	kind, _ := doc["kind"].(string)
+	managed := any(nil)
+	if applied[kinds[kind]+"/"+fmt.Sprint(meta["name"])] {
+		managed = managers(meta["managedFields"])
+	}
+	if grace, terminating := meta["deletionGracePeriodSeconds"].(float64); terminating && grace == 0 && meta["finalizers"] == nil {
+		delete(meta, "deletionGracePeriodSeconds")
+		delete(meta, "deletionTimestamp")
+		delete(meta, "generation")
+	}
+	if deleted && meta["deletionTimestamp"] == nil {
+		delete(meta, "generation")
+	}
+	delete(meta, "selfLink")
+	if meta["continue"] != nil {
+		meta["continue"] = "(token)"
+	}
+	return []any{settle(doc), managed}
+}
+
+// managers are the managers of an object, without the times.
+func managers(of any) any {
+	list, _ := of.([]any)
+	for _, entry := range list {
+		delete(entry.(map[string]any), "time")
+	}
+	text, _ := json.Marshal(list)
+	return string(text)
+}
+
+// watch is what a watch from a version on has of a kind, up to an object that is made for it.
+func (s *side) watch(t *testing.T, kind, from string, kept map[string]string, applied map[string]bool) (events []any) {
+	t.Helper()
+	body := map[string]object{
+		"configmaps": {}, "pods": {"spec": object{"containers": []any{object{"name": "c", "image": "i", "resources": object{"requests": object{"cpu": "1m"}, "limits": object{"cpu": "2m"}}}}}},
+		"deployments": {"spec": object{"selector": object{"matchLabels": object{"l": "l"}}, "template": object{"metadata": object{"labels": object{"l": "l"}}, "spec": object{"containers": []any{object{"name": "c", "image": "i"}}}}}},
+	}[kind]
+	body["metadata"] = object{"name": "last"}
+	last := random{}.sends("POST", resources[kind], "", body)
+	code, _, err := last.send(s.client, s.host, kept)
+	require.NoError(t, err)
+	path := strings.ReplaceAll(resources[kind], "{ns}", kept["ns"]) + "?watch=true&resourceVersion=" + from
+	if code != http.StatusCreated { // a quota or limits forbid it
+		path += "&timeoutSeconds=1"
+	}
+	response, err := s.client.Get(s.host + path)
+	require.NoError(t, err)
+	defer response.Body.Close()
+	lines := bufio.NewReader(response.Body)
+	for {
+		line, err := lines.ReadBytes('\n')
+		if len(bytes.TrimSpace(line)) == 0 && err != nil {
+			return oneDeletion(events)
+		}
+		var event struct {
+			Type   string         `json:"type"`
+			Object map[string]any `json:"object"`
+		}
+		require.NoError(t, json.Unmarshal(line, &event))
+		meta, _ := event.Object["metadata"].(map[string]any)
+		if meta["name"] == "last" {
+			return oneDeletion(events)
+		}
+		events = append(events, []any{event.Type, s.settled(event.Object, map[string]bool{}, event.Type == "DELETED")})
+	}
+}
+
+// oneDeletion leaves out the change that marks an object as deleted where the next change of
+// the object removes it, as with a deletion without grace, and changes of nothing but the managers of fields.
+func oneDeletion(events []any) (kept []any) {
+	last := map[string]any{}
+	for i, event := range events {
+		if i+1 < len(events) && event.([]any)[0] == "MODIFIED" && events[i+1].([]any)[0] == "DELETED" && reflect.DeepEqual(event.([]any)[1], events[i+1].([]any)[1]) {
+			continue
+		}
+		if what := event.([]any); what[0] == "MODIFIED" && reflect.DeepEqual(last[nameOf(event)], what[1]) {
+			continue
+		}
+		last[nameOf(event)] = event.([]any)[1]
+		kept = append(kept, event)
+	}
+	return kept
+}
+
+func nameOf(event any) string {
+	object := event.([]any)[1].([]any)[0].(map[string]any)
+	return fmt.Sprint(object["metadata"].(map[string]any)["name"])
+}

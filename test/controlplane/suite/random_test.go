@@ -1,0 +1,355 @@
+package suite_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+)
+
+// A world is a namespace of its own, and what is sent to it. {ns} is its name, {rv:KIND/NAME} and
+// {uid:KIND/NAME} are of the object as the server has last answered.
+type world struct {
+	Quota    object    `json:"quota"`  // of a ResourceQuota that is there before the requests
+	Limits   []any     `json:"limits"` // of a LimitRange
+	Requests []request `json:"requests"`
+}
+
+type object = map[string]any
+
+// resources are the kinds of random requests, with their paths in {ns}.
+var resources = map[string]string{
+	"configmaps": "/api/v1/namespaces/{ns}/configmaps", "pods": "/api/v1/namespaces/{ns}/pods", "deployments": "/apis/apps/v1/namespaces/{ns}/deployments",
+	"limitranges":            "/api/v1/namespaces/{ns}/limitranges",
+	"persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims", "jobs": "/apis/batch/v1/namespaces/{ns}/jobs",
+}
+
+// watched are the kinds whose changes a world compares.
+var watched = []string{"configmaps", "pods", "deployments"}
+
+// random makes worlds.
+type random struct{ *rand.Rand }
+
+func newWorld(seed uint64) world {
+	r := random{rand.New(rand.NewPCG(seed, 18))}
+	var w world
+	kinds := []string{"configmaps", "pods", "pods", "deployments", "deployments"}
+	if r.chance(3) {
+		kinds = append(kinds, "jobs", "persistentvolumeclaims")
+	}
+	if r.chance(3) {
+		w.Limits = r.limits("500m")
+		kinds = append(kinds, "pods", "persistentvolumeclaims")
+	}
+	only := r.request
+	if r.chance(3) {
+		w.Quota = r.quota()
+		only = r.uses
+		kinds = append(kinds, "pods", "persistentvolumeclaims")
+	}
+	for range 12 + r.IntN(24) {
+		w.Requests = append(w.Requests, only(pick(r, kinds...)))
+	}
+	for i := range w.Requests {
+		w.Requests[i].Do = fmt.Sprint(i)
+	}
+	return w
+}
+
+func pick[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
+
+// chance is true once in n times.
+func (r random) chance(n int) bool { return r.IntN(n) == 0 }
+
+func (r random) request(kind string) request {
+	name := pick(r, "a", "b", "c")
+	path := resources[kind] + "/" + name
+	switch n := r.IntN(20); {
+	case n < 5:
+		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, name))
+	case n < 7:
+		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.whole(kind, name)))
+	case n < 10:
+		return r.applies(kind, name, path)
+	case n < 13:
+		return r.patches(kind, name, path)
+	case n < 15:
+		return r.deletes(kind, name, path)
+	case n < 17:
+		return r.subresource(kind, name, path)
+	case n < 18:
+		return request{Request: "GET " + path}
+	}
+	return request{Request: "GET " + resources[kind] + pick(r, "", "?labelSelector=app%3Da", "?labelSelector=app+notin+(a)", "?fieldSelector=metadata.name%3Db",
+		"?limit=1", "?fieldSelector=metadata.name!%3Da", "?labelSelector=!app", "?fieldSelector=nonsense%3Da", "?limit=2&labelSelector=app")}
+}
+
+// uses is a request that frees nothing: nothing but a controller that kube-apiserver does not have
+// computes what is freed of a quota.
+func (r random) uses(kind string) request {
+	name := fmt.Sprint("n", r.Uint32()) // a new one: kube-apiserver counts a refused duplicate, too
+	switch r.IntN(6) {
+	case 0:
+		return r.applies(kind, name, resources[kind]+"/"+name)
+	case 1:
+		return r.sends("POST", resources["limitranges"]+"?dryRun=All", "", r.whole("limitranges", name))
+	}
+	return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, name))
+}
+
+func (r random) sends(method, path, as string, body any) request {
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	return request{Request: method + " " + path, As: as, Body: text}
+}
+
+// options are those of a write.
+func (r random) options() string {
+	return "?fieldManager=" + pick(r, "one", "two") + pick(r, "", "", "", "", "&dryRun=All", "&fieldValidation=Strict", "&dryRun=Some", "&fieldValidation=Ignore")
+}
+
+// identified adds what makes a write conditional.
+func (r random) identified(kind, name string, body object) object {
+	meta := body["metadata"].(object)
+	switch r.IntN(5) {
+	case 0:
+		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
+	case 1:
+		meta["resourceVersion"] = "1"
+	case 2:
+		meta["uid"] = "{uid:" + kind + "/" + name + "}"
+	}
+	return body
+}
+
+func (r random) applies(kind, name, path string) request {
+	body := r.whole(kind, name)
+	if r.chance(3) {
+		delete(body, "spec")
+	}
+	if r.chance(12) {
+		body["nonsense"] = "x"
+	}
+	options := "?fieldManager=" + pick(r, "one", "two", "three") + pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
+	if r.chance(15) {
+		options = ""
+	}
+	return r.sends("PATCH", path+options, "application/apply-patch+yaml", body)
+}
+
+func (r random) patches(kind, name, path string) request {
+	labels := object{"metadata": object{"labels": object{"app": pick[any](r, "a", "b", nil), "more": pick[any](r, "x", nil)}}}
+	switch r.IntN(6) {
+	case 0:
+		return r.sends("PATCH", path+r.options(), "json", []object{{"op": pick(r, "add", "replace", "remove"), "path": "/metadata/labels/app", "value": "a"}})
+	case 1:
+		if kind == "deployments" {
+			return r.sends("PATCH", path+r.options(), "strategic", object{"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "c", "image": pick(r, "i:1", "i:2")}}}}}})
+		}
+	case 2:
+		return r.sends("PATCH", path+r.options(), "merge", r.identified(kind, name, object{"metadata": object{"finalizers": pick[any](r, nil, []string{"example.com/f"})}}))
+	case 3:
+		return r.sends("PATCH", path+r.options(), "merge", object{"spec": object{"activeDeadlineSeconds": pick(r, 5, 50), "replicas": r.IntN(3)}})
+	}
+	return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic"), labels)
+}
+
+func (r random) deletes(kind, name, path string) request {
+	if r.chance(8) {
+		return request{Request: "DELETE " + resources[kind] + pick(r, "", "?labelSelector=app%3Da")}
+	}
+	body := object{"apiVersion": "v1", "kind": "DeleteOptions"}
+	switch r.IntN(6) {
+	case 0:
+		body["gracePeriodSeconds"] = pick(r, 0, 1, 30, -1)
+	case 1:
+		body["preconditions"] = object{"uid": pick(r, "{uid:"+kind+"/"+name+"}", "wrong")}
+	case 2:
+		body["preconditions"] = object{"resourceVersion": pick(r, "{rv:"+kind+"/"+name+"}", "1")}
+	case 3:
+		body["dryRun"] = []string{pick(r, "All", "None")}
+	case 4:
+		body["propagationPolicy"] = pick(r, "Background", "Background", "Nonsense")
+	}
+	return r.sends("DELETE", path, "", body)
+}
+
+func (r random) subresource(kind, name, path string) request {
+	meta := object{"name": name, "namespace": "{ns}"}
+	switch kind {
+	case "pods":
+		if r.chance(2) {
+			return r.sends("POST", path+"/binding", "", object{"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": object{"kind": "Node", "name": pick(r, "n1", "n2")}})
+		}
+		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"metadata": object{"labels": object{"seen": "x"}},
+			"status": object{"phase": pick(r, "Running", "Succeeded", "Failed"), "message": pick(r, "m", "n")}, "spec": object{"nodeName": "other"}})
+	case "deployments":
+		switch r.IntN(4) {
+		case 0:
+			return request{Request: "GET " + path + "/scale"}
+		case 1:
+			return r.sends("PUT", path+"/scale"+r.options(), "", object{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": object{"replicas": r.IntN(4) - 1}})
+		case 2:
+			return r.sends("PATCH", path+"/scale"+r.options(), "merge", object{"spec": object{"replicas": r.IntN(4)}})
+		}
+		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": object{"replicas": r.IntN(3), "observedGeneration": 1}})
+	}
+	user := object{"user": pick(r, "jane", ""), "groups": []string{"system:masters"}, "resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "{ns}"}}
+	return r.sends("POST", pick(r, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
+		"/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews"), "", object{"spec": user})
+}
+
+// whole is an object, mostly a valid one.
+func (r random) whole(kind, name string) object {
+	meta := object{"name": name}
+	if r.chance(2) {
+		meta["labels"] = object{"app": pick(r, "a", "b")}
+	}
+	if r.chance(10) {
+		meta["finalizers"] = []string{"example.com/f"}
+	}
+	if r.chance(6) {
+		meta["annotations"] = object{"note": pick(r, "x", "y")}
+	}
+	if kind != "limitranges" && r.chance(20) {
+		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
+	}
+	if r.chance(25) {
+		meta["namespace"] = "elsewhere"
+	}
+	body := object{"metadata": meta}
+	if r.chance(25) {
+		body["unknown"] = 1
+	}
+	switch kind {
+	case "configmaps":
+		body["apiVersion"], body["kind"] = "v1", "ConfigMap"
+		body["data"] = pick(r, object{"k": pick(r, "1", "2")}, object{"l": "3"}, object{})
+		if r.chance(8) {
+			body["immutable"] = true
+		}
+	case "pods":
+		body["apiVersion"], body["kind"], body["spec"] = "v1", "Pod", r.podSpec(true)
+	case "deployments":
+		body["apiVersion"], body["kind"], body["spec"] = "apps/v1", "Deployment", r.deploymentSpec()
+	case "jobs":
+		spec := r.podSpec(false)
+		spec["restartPolicy"] = "Never"
+		body["apiVersion"], body["kind"] = "batch/v1", "Job"
+		body["spec"] = object{"template": object{"spec": spec}, "completions": 1 + r.IntN(2)}
+	case "persistentvolumeclaims":
+		body["apiVersion"], body["kind"] = "v1", "PersistentVolumeClaim"
+		body["spec"] = object{"accessModes": []string{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": pick(r, "1Gi", "3Gi")}}, "storageClassName": ""}
+	case "limitranges":
+		body["apiVersion"], body["kind"] = "v1", "LimitRange"
+		body["spec"] = object{"limits": r.limits("3")}
+	}
+	return body
+}
+
+func (r random) deploymentSpec() object {
+	labels := object{"app": pick(r, "a", "a", "a", "b")}
+	spec := object{"selector": object{"matchLabels": object{"app": "a"}}, "template": object{"metadata": object{"labels": labels}, "spec": r.podSpec(false)}}
+	if r.chance(2) {
+		spec["replicas"] = r.IntN(4)
+	}
+	if r.chance(4) {
+		spec["strategy"] = pick(r, object{"type": "Recreate"}, object{"type": "RollingUpdate", "rollingUpdate": object{"maxSurge": "50%"}})
+	}
+	if r.chance(5) {
+		spec["paused"] = true
+	}
+	return spec
+}
+
+func (r random) podSpec(own bool) object {
+	spec := object{"containers": []any{r.container("c")}}
+	if r.chance(4) {
+		spec["containers"] = []any{r.container("c"), r.container(pick(r, "d", "d", "d", "c"))}
+	}
+	if r.chance(5) {
+		spec["initContainers"] = []any{r.container("i")}
+	}
+	if own && r.chance(6) {
+		spec["nodeName"] = "n1"
+	}
+	if own && r.chance(6) {
+		spec["activeDeadlineSeconds"] = 100
+	}
+	if r.chance(5) {
+		spec["terminationGracePeriodSeconds"] = pick(r, 0, 5)
+	}
+	if r.chance(6) {
+		spec["tolerations"] = []any{object{"key": pick(r, "k", "l"), "operator": "Exists", "effect": "NoSchedule"}}
+	}
+	if own && r.chance(12) {
+		spec["priorityClassName"] = pick(r, "system-node-critical", "missing")
+	}
+	if r.chance(8) {
+		spec["volumes"] = []any{object{"name": "v", "emptyDir": object{}}, object{"name": "w", "configMap": object{"name": "a"}}}
+	}
+	return spec
+}
+
+func (r random) container(name string) object {
+	c := object{"name": name, "image": pick(r, "i:1", "i", "i:latest")}
+	if r.chance(15) {
+		delete(c, "image")
+	}
+	requests := object{"cpu": pick(r, "100m", "250m", "1")}
+	switch r.IntN(6) {
+	case 0:
+		c["resources"] = object{"requests": requests}
+	case 1:
+		c["resources"] = object{"limits": object{"cpu": "1", "memory": "64Mi"}}
+	case 2:
+		c["resources"] = object{"requests": requests, "limits": object{"cpu": "2"}}
+	}
+	if r.chance(4) {
+		c["ports"] = []any{object{"containerPort": 80}, object{"containerPort": 81, "protocol": "UDP", "name": "p"}}
+	}
+	if r.chance(4) {
+		c["env"] = []any{object{"name": "A", "value": pick(r, "1", "2")}}
+	}
+	if r.chance(8) {
+		c["readinessProbe"] = object{"httpGet": object{"path": "/", "port": 80}}
+	}
+	return c
+}
+
+// quota is what a ResourceQuota limits. Secrets show when kube-apiserver enforces it.
+func (r random) quota() object {
+	hard := object{"count/secrets": "0"}
+	for _, limit := range []object{{"pods": "2"}, {"requests.cpu": "500m"}, {"limits.memory": "1Gi"}, {"count/configmaps": "2"}, {"configmaps": "1"}, {"persistentvolumeclaims": "1"},
+		{"requests.storage": "2Gi"}, {"count/deployments.apps": "1"}, {"cpu": "1"}} {
+		if r.chance(4) {
+			for name, amount := range limit {
+				hard[name] = amount
+			}
+		}
+	}
+	return hard
+}
+
+// limits are those of a LimitRange, some of them with a limit that is set where there is none. Claims
+// show when kube-apiserver enforces it.
+func (r random) limits(limit string) []any {
+	container := object{"type": "Container"}
+	for _, of := range []struct {
+		field   string
+		amounts []string
+	}{{"min", []string{"50m", "100m"}}, {"max", []string{"500m", "2"}}, {"default", []string{"300m", limit}}, {"defaultRequest", []string{"100m", "200m"}}} {
+		if r.chance(2) {
+			container[of.field] = object{"cpu": pick(r, of.amounts...)}
+		}
+	}
+	if r.chance(3) {
+		container["maxLimitRequestRatio"] = object{"cpu": pick(r, "2", "4")}
+	}
+	limits := []any{container}
+	if r.chance(3) {
+		limits = append(limits, object{"type": "Pod", "max": object{"cpu": "1"}})
+	}
+	return append(limits, object{"type": "PersistentVolumeClaim", "max": object{"storage": "2Gi"}})
+}
