@@ -18,8 +18,8 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/daemon"
+	"github.com/evictd/evictd/internal/doctable"
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/reference"
 	"github.com/evictd/evictd/internal/require"
 )
 
@@ -201,8 +201,8 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 		if slices.Contains(daemon.Reloadable(), name) {
 			mark = " *"
 		}
-		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s | %s | %s | %s |\n", name, mark, typeName(f.Type), reference.Cell(about.Values),
-			reference.Cell(inline(about.Default)), reference.Cell(inline(about.Example)), flag, reference.Cell(text))
+		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s | %s | %s | %s |\n", name, mark, typeName(f.Type), doctable.Cell(about.Values),
+			doctable.Cell(inline(about.Default)), doctable.Cell(inline(about.Example)), flag, doctable.Cell(text))
 	}
 	for name := range known {
 		t.Errorf("testdata/fields.yaml has %s, which is no field", name)
@@ -218,7 +218,7 @@ func kebab(name string) string {
 }
 
 func TestTheReferenceHasEveryFlag(t *testing.T) {
-	golden.Section(t, configuration, "evictd flags", reference.Flags(newCommand()))
+	golden.Section(t, configuration, "evictd flags", doctable.Flags(newCommand()))
 }
 
 // TestTheReferenceHasWhatIsReadOfAKubeletConfiguration takes it from the function

@@ -20,9 +20,9 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
@@ -99,16 +99,16 @@ func newAgentThatLogs(t *testing.T, kind, dir string, to io.Writer) *Agent {
 	return run(t, New(Config{Program: open(t, "/proc/self/exe"), Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, newKeeper(t, dir), log))
 }
 
-func newKeeper(t *testing.T, dir string) *keep.Keeper {
+func newKeeper(t *testing.T, dir string) *checkpoint.Keeper {
 	t.Helper()
 	records, err := journal.Open(dir, slog.New(slog.DiscardHandler))
 	require.NoError(t, err)
-	return keep.New(records, nil, osprocess.Now, true, slog.New(slog.DiscardHandler))
+	return checkpoint.New(records, nil, osprocess.Now, true, slog.New(slog.DiscardHandler))
 }
 
 // loop reports evictions to a Keeper; soft ones are requested from the Eviction API.
 type loop struct {
-	*keep.Keeper
+	*checkpoint.Keeper
 	cfg   eviction.Config
 	state eviction.State
 }

@@ -11,8 +11,8 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/doctable"
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/reference"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 )
@@ -50,7 +50,7 @@ func TestTheReferenceHasEveryFieldOfAKubeSchedulerConfiguration(t *testing.T) {
 			t.Errorf("testdata/fields.yaml has no %s", name)
 		}
 		delete(known, name)
-		fmt.Fprintf(&table, "| `%s` | %s |\n", name, reference.Cell(said))
+		fmt.Fprintf(&table, "| `%s` | %s |\n", name, doctable.Cell(said))
 	}
 	for name := range known {
 		t.Errorf("testdata/fields.yaml has %s, which is no field", name)
@@ -110,5 +110,5 @@ func inline(t *testing.T, args any) string {
 		require.NoError(t, err)
 		all = append(all, "`"+name+": "+strings.ReplaceAll(string(value), `"`, "")+"`")
 	}
-	return reference.Cell(strings.Join(all, ", "))
+	return doctable.Cell(strings.Join(all, ", "))
 }

@@ -1,4 +1,4 @@
-package keep
+package checkpoint
 
 import (
 	"encoding/json"

@@ -1,6 +1,6 @@
-// Package proc parses files of /proc that more than one package reads. It never
+// Package procfs parses files of /proc that more than one package reads. It never
 // opens one.
-package proc
+package procfs
 
 import (
 	"bytes"

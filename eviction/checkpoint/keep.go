@@ -1,7 +1,7 @@
-// Package keep keeps in a journal what the next process continues with: the state of the
+// Package checkpoint keeps in a journal what the next process continues with: the state of the
 // loop, and each eviction until its pod has ended and the API server has recorded the
 // report. It decides nothing.
-package keep
+package checkpoint
 
 import (
 	"encoding/json"

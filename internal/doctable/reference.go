@@ -1,6 +1,6 @@
-// Package reference writes tables of docs/configuration.md: tests make them of what
+// Package doctable writes tables of docs/configuration.md: tests make them of what
 // the programs are.
-package reference
+package doctable
 
 import (
 	"fmt"
