@@ -349,13 +349,32 @@ chartversion := $(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0.0.0-g$(VERSION
 
 .PHONY: chart
 chart: helm ## pack the Helm chart into bin/
-	@test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
+	@rm -f bin/evictd-*.tgz
+	test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
 
 .PHONY: push
 push: image ## push both images to REGISTRY, tagged with the version
 	@for name in evictd evictd-scheduler; do
 		go -C internal/tools run ./image -layout '$(abspath $(IMAGES))'/$$name -push '$(or $(REGISTRY),$(error REGISTRY is not set: it is the registry and path to push to))'/$$name:'$(VERSION:v%=%)'
 	done
+
+# The tag before, if there is one.
+since := $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
+
+.PHONY: release
+release: ## leave in bin/release, for ARCHS: packages, images, the chart, the changes since the last tag, checksums
+	@rm -rf bin/release
+	mkdir -p bin/release
+	for arch in $(ARCHS); do
+		$(MAKE) --no-print-directory deb rpm GOARCH=$$arch
+		mv bin/*_$$arch.deb bin/*.rpm bin/release
+	done
+	$(MAKE) --no-print-directory chart
+	mv bin/evictd-*.tgz bin/release
+	$(MAKE) --no-print-directory image IMAGES=bin/release/image
+	git log --no-merges --format='- %s' $(if $(since),$(since)..)HEAD >bin/release/CHANGES
+	cd bin/release
+	find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS
 
 .PHONY: vm-campaign
 vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup driver; EVICTD_BOMBS, EVICTD_RUNS, EVICTD_ROUNDS
