@@ -93,14 +93,14 @@ func testWatches(t *testing.T, clients, watches int) {
 func live(t *testing.T, client *kubernetes.Clientset, name, node string) error {
 	pods := client.CoreV1().Pods("default")
 	pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "i"}}}}
-	pod, err := pods.Create(t.Context(), pod, metav1.CreateOptions{})
-	if err != nil {
+	if _, err := pods.Create(t.Context(), pod, metav1.CreateOptions{}); err != nil {
 		return err
 	}
 	if err := pods.Bind(t.Context(), &v1.Binding{ObjectMeta: metav1.ObjectMeta{Name: name}, Target: v1.ObjectReference{Kind: "Node", Name: node}}, metav1.CreateOptions{}); err != nil {
 		return err
 	}
-	if pod, err = pods.Get(t.Context(), name, metav1.GetOptions{}); err != nil {
+	pod, err := pods.Get(t.Context(), name, metav1.GetOptions{})
+	if err != nil {
 		return err
 	}
 	pod.Status.Phase = v1.PodRunning
