@@ -61,11 +61,11 @@ func pick[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
 func (r random) chance(n int) bool { return r.IntN(n) == 0 }
 
 func (r random) request(kind string) request {
-	name := pick(r, "a", "b", "c")
+	name := pick(r, "a", "b", "c", "d", "e")
 	path := resources[kind] + "/" + name
 	switch n := r.IntN(20); {
 	case n < 5:
-		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, name))
+		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, pick(r, "a", "b", "c")))
 	case n < 7:
 		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.whole(kind, name)))
 	case n < 10:
@@ -123,6 +123,9 @@ func (r random) identified(kind, name string, body object) object {
 	return body
 }
 
+// applies is an application: to d and e, which nothing else makes, also without force. What
+// kube-apiserver's admission has set in another object has no manager there, and the manager
+// before-first-apply here.
 func (r random) applies(kind, name, path string) request {
 	body := r.whole(kind, name)
 	if r.chance(3) {
@@ -131,7 +134,12 @@ func (r random) applies(kind, name, path string) request {
 	if r.chance(12) {
 		body["nonsense"] = "x"
 	}
-	options := "?fieldManager=" + pick(r, "one", "two", "three") + pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
+	options := "?fieldManager=" + pick(r, "one", "two", "three")
+	if name < "d" {
+		options += "&force=true"
+	} else {
+		options += pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
+	}
 	if r.chance(15) {
 		options = ""
 	}

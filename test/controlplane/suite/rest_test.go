@@ -56,8 +56,6 @@ var differences = map[string]string{
 	"an eviction that meets another pod of the name": precondition,
 	"evict under another uid":                        "it looks at the precondition before the budget",
 	"the next one has to wait":                       "its budgets are up to date at any time",
-	"a JSON patch whose test fails":                  "400 or 422, no client repeats it",
-	"a JSON patch of what is not there":              "400 or 422, no client repeats it",
 	"it goes at once":                                atOnce,
 	"it goes":                                        atOnce,
 	"a pod that failed goes at once":                 atOnce,
