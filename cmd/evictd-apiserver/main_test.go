@@ -35,8 +35,13 @@ func TestMain(m *testing.M) {
 // start runs the program on a directory and waits until it serves.
 func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 	t.Helper()
+	return startProgram(t, os.Args[0], dir)
+}
+
+func startProgram(t *testing.T, program, dir string) (*exec.Cmd, *kubernetes.Clientset) {
+	t.Helper()
 	socket := filepath.Join(dir, "api.sock")
-	c := exec.Command(os.Args[0], "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)
+	c := exec.Command(program, "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)
 	c.Env = append(os.Environ(), runAsProgram+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, c.Start())

@@ -28,6 +28,7 @@ const (
 
 // run serves until ctx ends.
 func run(ctx context.Context, cfg embeddedapi.Config, addresses []string, files *tlsFiles) error {
+	osprocess.LimitHeap()
 	service, err := osprocess.NewService()
 	if err != nil {
 		return cli.BadInput(err)

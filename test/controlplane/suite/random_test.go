@@ -3,6 +3,7 @@ package suite_test
 import (
 	"encoding/json"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 )
 
@@ -61,11 +62,11 @@ func pick[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
 func (r random) chance(n int) bool { return r.IntN(n) == 0 }
 
 func (r random) request(kind string) request {
-	name := pick(r, "a", "b", "c")
+	name := pick(r, "a", "b", "c", "d", "e")
 	path := resources[kind] + "/" + name
 	switch n := r.IntN(20); {
 	case n < 5:
-		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, name))
+		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, pick(r, "a", "b", "c")))
 	case n < 7:
 		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.whole(kind, name)))
 	case n < 10:
@@ -123,6 +124,9 @@ func (r random) identified(kind, name string, body object) object {
 	return body
 }
 
+// applies is an application: to d and e, which nothing else makes, also without force. What
+// kube-apiserver's admission has set in another object has no manager there, and the manager
+// before-first-apply here.
 func (r random) applies(kind, name, path string) request {
 	body := r.whole(kind, name)
 	if r.chance(3) {
@@ -131,7 +135,12 @@ func (r random) applies(kind, name, path string) request {
 	if r.chance(12) {
 		body["nonsense"] = "x"
 	}
-	options := "?fieldManager=" + pick(r, "one", "two", "three") + pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
+	options := "?fieldManager=" + pick(r, "one", "two", "three")
+	if name < "d" {
+		options += "&force=true"
+	} else {
+		options += pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
+	}
 	if r.chance(15) {
 		options = ""
 	}
@@ -324,9 +333,7 @@ func (r random) quota() object {
 	for _, limit := range []object{{"pods": "2"}, {"requests.cpu": "500m"}, {"limits.memory": "1Gi"}, {"count/configmaps": "2"}, {"configmaps": "1"}, {"persistentvolumeclaims": "1"},
 		{"requests.storage": "2Gi"}, {"count/deployments.apps": "1"}, {"cpu": "1"}} {
 		if r.chance(4) {
-			for name, amount := range limit {
-				hard[name] = amount
-			}
+			maps.Copy(hard, limit)
 		}
 	}
 	return hard
