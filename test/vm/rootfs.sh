@@ -58,6 +58,24 @@ cat >root/etc/fstab <<-FSTAB
 	/dev/nvme1n1 /payload ext4 ro 0 0
 FSTAB
 mkdir root/payload
+
+# What systemd waits for has as long as an emulated machine takes that has a tenth of a processor.
+mkdir -p root/etc/systemd/system.conf.d root/etc/systemd/system/evictd.service.d root/etc/systemd/system/systemd-journald.service.d
+cat >root/etc/systemd/system.conf.d/patient.conf <<-MANAGER
+	[Manager]
+	DefaultTimeoutStartSec=infinity
+	DefaultDeviceTimeoutSec=infinity
+MANAGER
+cat >root/etc/systemd/system/evictd.service.d/patient.conf <<-SERVICE
+	[Service]
+	TimeoutStartSec=5min
+	TimeoutStopSec=5min
+	WatchdogSec=5min
+SERVICE
+cat >root/etc/systemd/system/systemd-journald.service.d/patient.conf <<-SERVICE
+	[Service]
+	WatchdogSec=0
+SERVICE
 : >root/etc/machine-id
 : >root/etc/resolv.conf
 echo machine >root/etc/hostname
