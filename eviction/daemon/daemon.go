@@ -102,6 +102,9 @@ type Daemon struct {
 	recorder   *recorder.Recorder
 	// podsCgroupWarned: it was logged that the pods' cgroup is missing. Owned by syncPods.
 	podsCgroupWarned bool
+	// reportable is when the API server last did not forbid the status of pods, as far as
+	// findRestarted knows. Owned by syncPods.
+	reportable time.Time
 	// unlisted: the API server has not listed its pods within firstList. Owned by
 	// syncPods.
 	unlisted  bool

@@ -42,28 +42,33 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		all := changed || ticks%rescore == 0
 		d.score(measured, all)
 		d.prepare(measured, all)
-		d.findRestarted()
 		var look <-chan time.Time
 		if g := d.tracker.podsGroup; g != nil && g.missing() {
 			look = time.After(podsCgroupInterval)
 		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-again.C:
-			ticks++
-			changed = d.findPodsCgroup() && d.updatePods()
-		case <-look:
-			changed = d.findPodsCgroup() && d.updatePods()
-		case <-filesChanged:
-			changed = d.updatePods()
-		case <-clusterChanged:
-			changed = d.updatePods()
-		case <-waited.C:
-			d.unlisted = true
-			changed = d.updatePods()
-			if d.tracker.estimates.Unlisted && d.cluster.speaksToRuntime() {
-				d.log.Warn("the API server has not listed the pods of this node: until it has, those of kube-system that only the container runtime has are protected")
+		for waits := true; waits; {
+			waits = false
+			select {
+			case <-ctx.Done():
+				return
+			case <-again.C:
+				ticks++
+				changed = d.findPodsCgroup() && d.updatePods()
+			case <-look:
+				changed = d.findPodsCgroup() && d.updatePods()
+			case <-filesChanged:
+				changed = d.updatePods()
+			case <-clusterChanged:
+				changed = d.updatePods()
+			case <-d.restartDue():
+				d.findRestarted()
+				waits = true
+			case <-waited.C:
+				d.unlisted = true
+				changed = d.updatePods()
+				if d.tracker.estimates.Unlisted && d.cluster.speaksToRuntime() {
+					d.log.Warn("the API server has not listed the pods of this node: until it has, those of kube-system that only the container runtime has are protected")
+				}
 			}
 		}
 	}
@@ -181,18 +186,40 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 	d.killer.Prepare(next)
 }
 
+const (
+	// restartInterval is how often the processes of evicted pods are looked for while the API
+	// server does not have an eviction: until the kubelet knows of it, it starts the containers again.
+	restartInterval = 100 * time.Millisecond
+	// restartPause is how often such an eviction is looked for.
+	restartPause = time.Second
+	// forbiddenPatience is how long an API server that has just started may forbid reports.
+	forbiddenPatience = time.Minute
+)
+
+// restartDue is when findRestarted is due; nil where it never is.
+func (d *Daemon) restartDue() <-chan time.Time {
+	switch {
+	case d.dryRun || !d.cluster.speaksToAPI():
+		return nil
+	case d.keeper.Unreported() > 0:
+		return time.After(restartInterval)
+	}
+	return time.After(restartPause)
+}
+
 // findRestarted sends the loop the pods that have processes again while the API server does not have
 // their eviction.
 func (d *Daemon) findRestarted() {
-	if d.dryRun || !d.cluster.speaksToAPI() {
-		return
+	now := time.Now()
+	if d.cluster.agent.API().Refused["pod status"] == "" {
+		d.reportable = now
 	}
 	ended := d.keeper.Ended()
 	if len(ended) == 0 {
 		return
 	}
 	var restarted []eviction.Restarted
-	forbidden := d.cluster.agent.API().Refused["pod status"] != ""
+	forbidden := now.Sub(d.reportable) > forbiddenPatience
 	for _, p := range d.tracker.pods() {
 		if !slices.Contains(ended, p.UID) || p.Target == nil || d.killer.Kills(p.UID) {
 			continue

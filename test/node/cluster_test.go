@@ -17,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/harness/kube"
@@ -165,7 +166,7 @@ func TestNodeIsProtectedWithoutAnAPIServerAndReportedLater(t *testing.T) {
 }
 
 // TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded starts it as a kubelet
-// does that does not know of the eviction.
+// does that does not know of the eviction. No regular pass is due meanwhile.
 //
 // rule: M.87
 func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testing.T) {
@@ -173,7 +174,7 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
 	leaker := a.CreatePod(n, "leaker", sandbox.Spec{Request: "8Mi"}, nil)
-	d := runWith(n, a, sandbox.Mode("native"), hardMemory)
+	d := runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.Housekeeping((2 * wait.Limit).String()))
 	d.AwaitPods(memorySignal, leaker)
 	a.Gate.Set(false)
 	press(leaker, 32)
