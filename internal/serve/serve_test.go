@@ -85,6 +85,7 @@ func TestAClientThatDoesNotGetTheProcessorForHalfAMinuteIsAnswered(t *testing.T)
 		ctx, cancel := context.WithCancel(t.Context())
 		var serving sync.WaitGroup
 		serving.Go(func() { s.Serve(ctx, slog.New(slog.DiscardHandler)) })
+		defer time.Sleep(Timeout) // Serve does not wait for the end of the shutdown
 		defer serving.Wait()
 		defer cancel()
 		client, server := net.Pipe()
