@@ -10,6 +10,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
@@ -167,7 +168,7 @@ func (s *scenario) run(c *cluster.Cluster) {
 	if !away {
 		h.AwaitTaint(false)
 	}
-	s.mustBeEvicted(c, h.Of(victim.UID))
+	s.mustBeEvicted(c, h, victim.UID)
 	if s.hook {
 		mustEndByItself(c, h.Of(victim.UID), shared)
 	}
@@ -255,12 +256,14 @@ func (s *scenario) crash(c *cluster.Cluster, e *node.Evictd, flags []string) *no
 	return e
 }
 
-// mustBeEvicted fails the test where the sightings of a victim do not say that it was
-// evicted, and why, as long as it existed.
-func (s *scenario) mustBeEvicted(c *cluster.Cluster, of []cluster.Sighting) {
+// mustBeEvicted waits until a victim has failed or does not exist, and fails the test where its
+// sightings do not say that it was evicted, and why.
+func (s *scenario) mustBeEvicted(c *cluster.Cluster, h *cluster.History, victim types.UID) {
 	c.T.Helper()
+	last := h.Await("the victim to have failed, or to be deleted", func(s cluster.Sighting) bool {
+		return s.UID == victim && (s.Deleted || s.Status.Phase == v1.PodFailed)
+	})
 	why := "The node was low on resource: " + s.shortage.resource + ". "
-	last := of[len(of)-1]
 	target := v1.PodCondition{}
 	for _, condition := range last.Status.Conditions {
 		if condition.Type == v1.DisruptionTarget {

@@ -110,7 +110,7 @@ func testBudgetThatIsLifted(c *cluster.Cluster) {
 	eviction := e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
 	h.Await("a pod that replaces it to be ready", func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.UID != victim.UID })
 	h.AwaitTaint(false)
-	s.mustBeEvicted(c, h.Of(victim.UID))
+	s.mustBeEvicted(c, h, victim.UID)
 	if overridden := h.Events(victim.UID, "EvictionRequestOverridden"); overridden > 0 {
 		c.T.Errorf("%d events EvictionRequestOverridden", overridden)
 	}
@@ -143,7 +143,7 @@ func testSoftVictimAtAHardThreshold(c *cluster.Cluster) {
 	c.Pod(victim.Pod).Do("leak", rate, holds+70*node.MiB)
 	eviction := e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
 	h.AwaitTaint(false)
-	s.mustBeEvicted(c, h.Of(victim.UID))
+	s.mustBeEvicted(c, h, victim.UID)
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 
@@ -206,7 +206,7 @@ func testIdentityOfTheKubelet(c *cluster.Cluster) {
 	if !h.Tainted(time.Time{}).IsZero() {
 		c.T.Error("the node has had a taint")
 	}
-	s.mustBeEvicted(c, h.Of(victim.UID))
+	s.mustBeEvicted(c, h, victim.UID)
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 

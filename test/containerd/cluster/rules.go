@@ -29,6 +29,8 @@ func (h *History) Check(victim types.UID, decided time.Time) {
 	fault := h.fault
 	h.mu.Unlock()
 	h.c.must(fault)
+	of := h.Of(victim)
+	h.c.Await("no process of the victim to be left", func() bool { return !h.c.Runs(of[len(of)-1].Pod) })
 	for _, rule := range rules {
 		for _, broken := range rule.broken(h, victim, decided) {
 			h.c.T.Errorf("%s: %s", rule.name, broken)
@@ -52,8 +54,9 @@ func changedPhase(h *History, _ types.UID, _ time.Time) (broken []string) {
 }
 
 func earlyEnd(h *History, _ types.UID, _ time.Time) (broken []string) {
-	for _, s := range h.Sightings() {
-		if IsTerminal(s) && s.Runs {
+	sightings := h.Sightings()
+	for i, s := range sightings {
+		if IsTerminal(s) && s.Runs && !ended(sightings[:i], s.UID) {
 			broken = append(broken, fmt.Sprintf("pod %s runs and is %s", name(s.Pod), s.Status.Phase))
 		}
 	}
