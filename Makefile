@@ -9,12 +9,19 @@
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
+#   ARCHS       architectures of the images                (amd64 arm64)
+#   BIN         where build leaves the programs            (bin)
+#   IMAGES      where image leaves their OCI layouts       (bin/image)
+#   REGISTRY    registry and path that push pushes to, such as ghcr.io/evictd
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
 FUZZTIME  ?= 60s
 BENCH     ?= .
 PREFIX    ?= /usr/local
+ARCHS     ?= amd64 arm64
+IMAGES    ?= bin/image
+BIN       ?= bin
 VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 SHELL       := bash
@@ -22,8 +29,9 @@ SHELL       := bash
 .ONESHELL:
 .DEFAULT_GOAL := build
 
-# The playground is run from the source tree; it is not for installing.
-installed := $(filter-out evictd-playground,$(notdir $(wildcard cmd/*)))
+# The playground is run from the source tree, evictd-install in a container, and kubectl-evictd where
+# kubectl is; they are not for installing on a node.
+installed := $(filter-out evictd-playground evictd-install kubectl-evictd,$(notdir $(wildcard cmd/*)))
 
 # Programs and tests are built alike, so that the build cache serves both.
 export CGO_ENABLED ?= 0
@@ -41,7 +49,7 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
 	@umask 022 # evictd starts its agent as another user
-	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o bin/ ./cmd/...
+	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -73,10 +81,11 @@ check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes not
 	@unformatted=$$($(call files,*.go) | xargs -0 -r gofmt -l)
 	if [ -n "$$unformatted" ]; then printf 'not gofmt-ed:\n%s\n' "$$unformatted"; exit 1; fi
 	go vet ./...
+	go -C internal/tools vet ./...
 	go tool -modfile=internal/tools/go.mod staticcheck ./...
 	go fix -diff ./...
 	go mod tidy -diff
-	for module in internal/tools test/controlplane/parts test/containerd/parts; do go -C $$module mod tidy -diff; done
+	for module in internal/tools test/controlplane/parts test/containerd/parts test/deploy/parts; do go -C $$module mod tidy -diff; done
 	for module in $(nested) containerd; do
 		go -C test/$$module mod tidy -diff
 		go -C test/$$module vet ./...
@@ -246,6 +255,21 @@ containerd-if-possible:
 cluster-if-possible: controlplane-if-possible containerd-if-possible
 	@[ -e test/controlplane/bin/unavailable ] || $(call if_possible,$(clustered),controlplane/parts,tool,7)
 
+# What packs the chart, and what tests of deploy/ run beside a kube-apiserver.
+deployers := $(addprefix test/deploy/bin/,helm kustomize)
+
+.PHONY: helm
+helm: $(deployers) ## build the helm and kustomize of tests; the first time takes two minutes
+
+$(deployers) &: test/deploy/parts/go.mod test/deploy/parts/go.sum
+	@echo 'building helm and kustomize'
+	nice go -C test/deploy/parts build -ldflags '-s -w' -o ../bin/ tool
+	touch $(deployers)
+
+.PHONY: helm-if-possible
+helm-if-possible:
+	@$(call if_possible,helm,deploy/parts,tool,2)
+
 # Where things go below $(DESTDIR). What the operator may have changed stays.
 share   := $(DESTDIR)$(PREFIX)/share
 lib     := $(DESTDIR)$(PREFIX)/lib
@@ -254,14 +278,14 @@ sysconf := $(DESTDIR)/etc
 .PHONY: install
 install: build ## install programs, units, manual, completions, configuration: DESTDIR, PREFIX
 	@install -d '$(DESTDIR)$(PREFIX)/bin' $(lib)/{systemd/system/evictd.service.d,sysusers.d,tmpfiles.d} $(share)/man/man5 $(sysconf)/{default,evictd/pods}
-	install -m 0755 $(installed:%=bin/%) '$(DESTDIR)$(PREFIX)/bin'
+	install -m 0755 $(installed:%=$(BIN)/%) '$(DESTDIR)$(PREFIX)/bin'
 	for unit in systemd/*.{service,socket,slice}; do
 		sed 's|/usr/bin/|$(PREFIX)/bin/|' "$$unit" | install -m 0644 /dev/stdin "$(lib)/systemd/system/$${unit##*/}"
 	done
 	install -m 0644 systemd/evictd.service.d/*.conf '$(lib)/systemd/system/evictd.service.d'
 	install -m 0644 systemd/evictd.sysusers '$(lib)/sysusers.d/evictd.conf'
 	install -m 0644 systemd/evictd.tmpfiles '$(lib)/tmpfiles.d/evictd.conf'
-	for program in $(installed); do go run -tags docs ./cmd/$$program generate '$(share)'; done
+	for program in $(installed); do GOARCH= go run -tags docs ./cmd/$$program generate '$(share)'; done
 	install -m 0644 docs/man/evictd.yaml.5 '$(share)/man/man5'
 	[ -e $(sysconf)/evictd/evictd.yaml ] || install -m 0644 systemd/evictd.yaml '$(sysconf)/evictd'
 	[ -e $(sysconf)/default/evictd-scheduler ] || install -m 0644 systemd/evictd-scheduler.default '$(sysconf)/default/evictd-scheduler'
@@ -270,10 +294,15 @@ install: build ## install programs, units, manual, completions, configuration: D
 COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
 
-.PHONY: deb
-deb: ## build bin/evictd_VERSION_ARCH.deb
-	@rm -rf bin/stage bin/*.deb
-	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w'
+arch    := $(shell go env GOARCH)
+rpmarch := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(arch)))
+
+# What a package has. The programs are built beside those of build, which are of this machine.
+.PHONY: stage
+stage:
+	@rm -rf bin/stage
+	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w' BIN=bin/stage-$(arch)
+	rm -rf bin/stage-$(arch)
 	doc=bin/stage/usr/share/doc/evictd
 	install -d $$doc
 	install -m 0644 systemd/deb/copyright $$doc
@@ -281,8 +310,71 @@ deb: ## build bin/evictd_VERSION_ARCH.deb
 		'$(debversion)' "$$(date -Rd @$(COMMITTED))" | gzip -9n >$$doc/changelog.gz
 	echo "evictd: statically-linked-binary [usr/bin/*]" | install -D -m 0644 /dev/stdin bin/stage/usr/share/lintian/overrides/evictd
 	find bin/stage/usr/share/man -type f -exec gzip -9n {} +
-	ARCH=$$(go env GOARCH) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
-		go tool -modfile=internal/tools/go.mod nfpm package --config systemd/deb/nfpm.yaml --packager deb --target bin/ | tail -n 1
+
+.PHONY: deb
+deb: ## build bin/evictd_VERSION_ARCH.deb, for GOARCH
+.PHONY: rpm
+rpm: ## build bin/evictd-VERSION-1.ARCH.rpm, for GOARCH
+deb rpm: stage
+	@rm -f bin/*$(if $(filter deb,$@),_$(arch).deb,.$(rpmarch).rpm)
+	ARCH=$(arch) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
+		GOARCH= go tool -modfile=internal/tools/go.mod nfpm package --config systemd/nfpm.yaml --packager $@ --target bin/ | tail -n 1
+
+# Programs of the image evictd, and the units that they run as on a node.
+node_programs := evictd evictd-agent evictd-install kubectl-evictd
+node_units    := evictd.service evictd.service.d evictd.socket evictd.slice evictd-agent.socket evictd-agent@.service evictd.tmpfiles
+stamped       := -version '$(VERSION)' -revision "$$(git rev-parse HEAD 2>/dev/null || echo unknown)" -epoch $(COMMITTED)
+
+# The same sources and VERSION give the same digests.
+.PHONY: image
+image: ## write OCI layouts of the images evictd and evictd-scheduler, with a list of their software and their provenance: IMAGES, ARCHS
+	@umask 022
+	rm -rf '$(IMAGES)'
+	node='$(IMAGES)/stage/evictd' scheduler='$(IMAGES)/stage/evictd-scheduler'
+	for arch in $(ARCHS); do
+		export GOARCH=$$arch
+		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$node/$$arch/usr/bin/" $(node_programs:%=./cmd/%)
+		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$scheduler/$$arch/usr/bin/" ./cmd/evictd-scheduler
+		install -d "$$node/$$arch/usr/share/evictd"
+		cp -r $(node_units:%=systemd/%) "$$node/$$arch/usr/share/evictd"
+	done
+	unset GOARCH
+	go -C internal/tools build -o '$(abspath $(IMAGES))/stage/image' ./image
+	'$(IMAGES)/stage/image' -name evictd -entrypoint evictd-install $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
+	'$(IMAGES)/stage/image' -name evictd-scheduler $(stamped) -user 65532:65532 -layout '$(IMAGES)/evictd-scheduler' $(foreach a,$(ARCHS),"$(a)=$$scheduler/$(a)")
+	rm -rf '$(IMAGES)/stage'
+
+# A version without a dot is no semantic one.
+chartversion := $(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0.0.0-g$(VERSION))
+
+.PHONY: chart
+chart: helm ## pack the Helm chart into bin/
+	@rm -f bin/evictd-*.tgz
+	test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
+
+.PHONY: push
+push: image ## push both images to REGISTRY, tagged with the version
+	@for name in evictd evictd-scheduler; do
+		go -C internal/tools run ./image -layout '$(abspath $(IMAGES))'/$$name -push '$(or $(REGISTRY),$(error REGISTRY is not set: it is the registry and path to push to))'/$$name:'$(VERSION:v%=%)'
+	done
+
+# The tag before, if there is one.
+since := $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
+
+.PHONY: release
+release: ## leave in bin/release, for ARCHS: packages, images, the chart, the changes since the last tag, checksums
+	@rm -rf bin/release
+	mkdir -p bin/release
+	for arch in $(ARCHS); do
+		$(MAKE) --no-print-directory deb rpm GOARCH=$$arch
+		mv bin/*_$$arch.deb bin/*.rpm bin/release
+	done
+	$(MAKE) --no-print-directory chart
+	mv bin/evictd-*.tgz bin/release
+	$(MAKE) --no-print-directory image IMAGES=bin/release/image
+	git log --no-merges --format='- %s' $(if $(since),$(since)..)HEAD >bin/release/CHANGES
+	cd bin/release
+	find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS
 
 .PHONY: vm-campaign
 vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup driver; EVICTD_BOMBS, EVICTD_RUNS, EVICTD_ROUNDS

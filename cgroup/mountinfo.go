@@ -4,7 +4,7 @@ import (
 	"io"
 	"slices"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 )
 
 // mount is one mounted cgroup hierarchy, from /proc/self/mountinfo.
@@ -22,7 +22,7 @@ func (m *mount) has(controller string) bool {
 
 // readMounts returns the cgroup mounts, in the order of the table.
 func readMounts(mountinfo io.Reader) (mounts []mount, err error) {
-	all, err := proc.ReadMounts(mountinfo)
+	all, err := procfs.ReadMounts(mountinfo)
 	for _, m := range all {
 		if m.Type == "cgroup" || m.Type == "cgroup2" {
 			mounts = append(mounts, mount{m.Root, m.Point, m.Type == "cgroup2", m.Options})

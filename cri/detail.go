@@ -30,9 +30,6 @@ type detail struct {
 	status  *cri.ContainerStatus
 	oom     *int64
 	memory  int64
-	shares  int64
-	quota   int64
-	period  int64
 	verbose bool // the verbose status was read
 }
 
@@ -58,11 +55,6 @@ type info struct {
 				Memory struct {
 					Limit int64 `json:"limit"`
 				} `json:"memory"`
-				CPU struct {
-					Shares int64 `json:"shares"`
-					Quota  int64 `json:"quota"`
-					Period int64 `json:"period"`
-				} `json:"cpu"`
 			} `json:"resources"`
 		} `json:"linux"`
 	} `json:"runtimeSpec"`
@@ -112,11 +104,10 @@ func inspectContainer(ctx context.Context, c *client, p *cri.Container, was deta
 		if d.oom = i.Config.Linux.Resources.OOMScoreAdj; d.oom == nil {
 			d.oom = i.RuntimeSpec.Process.OOMScoreAdj
 		}
-		limits := i.RuntimeSpec.Linux.Resources
-		d.memory, d.shares, d.quota, d.period = limits.Memory.Limit, limits.CPU.Shares, limits.CPU.Quota, limits.CPU.Period
+		d.memory = i.RuntimeSpec.Linux.Resources.Memory.Limit
 	}
 	if r := d.status.GetResources().GetLinux(); r != nil {
-		d.memory, d.shares, d.quota, d.period = r.MemoryLimitInBytes, r.CpuShares, r.CpuQuota, r.CpuPeriod
+		d.memory = r.MemoryLimitInBytes
 		if d.oom == nil {
 			d.oom = &r.OomScoreAdj
 		}
@@ -164,10 +155,8 @@ func containerOf(p *cri.Container, d detail, images map[string]string) inventory
 	container := inventory.Container{
 		ID: p.Id, Sandbox: p.PodSandboxId, Name: p.GetMetadata().GetName(), Attempt: p.GetMetadata().GetAttempt(),
 		State: inventory.ContainerUnknown, Created: instant(p.CreatedAt),
-		Started: instant(d.status.GetStartedAt()), Finished: instant(d.status.GetFinishedAt()),
-		ExitCode: d.status.GetExitCode(), Reason: d.status.GetReason(),
-		LogPath: d.status.GetLogPath(), Cgroup: d.cgroup,
-		OOMScoreAdj: d.oom, MemoryLimit: max(0, d.memory), CPUShares: d.shares, CPUQuota: d.quota, CPUPeriod: d.period,
+		Finished: instant(d.status.GetFinishedAt()), LogPath: d.status.GetLogPath(), Cgroup: d.cgroup,
+		OOMScoreAdj: d.oom, MemoryLimit: max(0, d.memory),
 	}
 	if state, known := containerStates[p.State]; known {
 		container.State = state

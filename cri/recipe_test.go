@@ -21,9 +21,9 @@ func TestEveryFieldOfTheInventoryIsFilledAndSent(t *testing.T) {
 		Id: "c1", PodSandboxId: "s1", Metadata: &cri.ContainerMetadata{Name: "app", Attempt: 2}, State: cri.ContainerState_CONTAINER_EXITED,
 		CreatedAt: 1e9, Image: &cri.ImageSpec{Image: "registry/app:1"}, Annotations: map[string]string{graceAnnotation: "30"},
 	}, detail{
-		cgroup: "cri-c1", oom: &score, memory: 1 << 20, shares: 2, quota: 1000, period: 100_000,
+		cgroup: "cri-c1", oom: &score, memory: 1 << 20,
 		status: &cri.ContainerStatus{
-			StartedAt: 2e9, FinishedAt: 3e9, ExitCode: 137, Reason: "OOMKilled", LogPath: "/var/log/pods/app/0.log",
+			FinishedAt: 3e9, LogPath: "/var/log/pods/app/0.log",
 			Mounts: []*cri.Mount{{Image: &cri.ImageSpec{Image: "registry/app:1"}}},
 		},
 	}, image)

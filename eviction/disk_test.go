@@ -3,8 +3,6 @@ package eviction_test
 import (
 	"testing"
 
-	"k8s.io/apimachinery/pkg/api/resource"
-
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/stats"
 )
@@ -30,28 +28,6 @@ func TestWhatIsDeletedAndOpenIsHeldWhereLocalVolumesAre(t *testing.T) {
 	} {
 		if got := eviction.Rank(test.signal, test.layout, []eviction.Candidate{c}, nil)[0].Usage; got != test.want {
 			t.Errorf("%v on %v: got %d, want %d", test.signal, test.layout, got, test.want)
-		}
-	}
-}
-
-// rule: 1.44
-func TestAPodsOwnFilesCountForItsLimit(t *testing.T) {
-	n, limit := newSmallNode(), resource.MustParse("1Gi")
-	n.pod.StorageLimit, n.pod.Volumes = &limit, nil
-	half := stats.Volume{Used: stats.Known(gi / 2)}
-	for name, test := range map[string]struct {
-		files, unlinked stats.Volume
-		over            bool
-	}{
-		"files alone":          {files: half},
-		"deleted alone":        {unlinked: half},
-		"as much as the limit": {half, half, false},
-		"more":                 {stats.Volume{Used: stats.Known(gi/2 + 1)}, half, true},
-	} {
-		n.state, n.usage.Files, n.usage.Unlinked = eviction.State{}, test.files, test.unlinked
-		d := n.pass(eviction.Housekeeping, 0, 9*gi, noon)
-		if over := len(d.Evictions) == 1 && d.Evictions[0].Signal == eviction.PodEphemeralStorageLimit; over != test.over {
-			t.Errorf("%s: got %+v", name, d.Evictions)
 		}
 	}
 }

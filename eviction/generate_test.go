@@ -17,6 +17,8 @@ import (
 // rounds is how many random nodes a property is tried on.
 const rounds = 500
 
+const gi = 1 << 30
+
 // start is the instant of the first pass.
 var start = time.Unix(1_000_000, 0)
 

@@ -11,13 +11,16 @@ import (
 
 // rule: M.53
 func TestAHardVictimHasHalfOfTheTimeThatItsSignalLasts(t *testing.T) {
-	n := newSmallNode()
+	cfg := eviction.New(eviction.Config{
+		Thresholds: []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: gi}}}, HardGrace: time.Second,
+	}, eviction.SharedFs)
+	candidate := eviction.Candidate{Pod: &eviction.Pod{UID: "1", Name: "shop"}, Usage: &stats.Pod{Memory: stats.Known(gi)}}
 	var st eviction.State
 	pass := func(at time.Duration, usedUpIn stats.Amount) eviction.Decision {
-		in := eviction.Input{Now: noon.Add(at), Pass: eviction.Event, Sampled: true, Candidates: []eviction.Candidate{{Pod: &n.pod, Usage: &n.usage}}}
+		in := eviction.Input{Now: start.Add(at), Pass: eviction.Event, Sampled: true, Candidates: []eviction.Candidate{candidate}}
 		in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(gi / 2), Time: in.Now, UsedUpIn: usedUpIn}
 		var d eviction.Decision
-		st, d = eviction.Decide(&n.cfg, st, in)
+		st, d = eviction.Decide(&cfg, st, in)
 		return d
 	}
 	lasts := func(d time.Duration) stats.Amount { return stats.Known(int64(d)) }

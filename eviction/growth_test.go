@@ -3,7 +3,6 @@ package eviction_test
 import (
 	"strings"
 	"testing"
-	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -40,71 +39,5 @@ func TestGrowthSettlesWhatTheKubeletsRulesLeaveEqualAndNothingElse(t *testing.T)
 		if because := ranking[1].Before(&ranking[2]); signal == eviction.MemoryAvailable && !strings.Contains(because, "grows faster") {
 			t.Errorf("because %q", because)
 		}
-	}
-}
-
-// rule: M.44
-func TestASoftVictimThatOthersWouldBeEvictedForHasNoMoreTimeAtAHardThreshold(t *testing.T) {
-	const hog, other = "hog", "other"
-	for _, c := range []struct {
-		name            string
-		hogGrows, grows int64
-		hogUses         int64
-		protected       bool // the other one
-		ended           bool // the hog
-		victim          types.UID
-		hastened        string
-	}{
-		{name: "it keeps growing", hogGrows: 2, grows: 1, hogUses: 2 * gi, hastened: hog},
-		{name: "it does not grow", hogUses: 2 * gi, hastened: hog},
-		{name: "another grows faster", hogGrows: 1, grows: 2, hogUses: 2 * gi, hastened: hog},
-		{name: "another is ranked before it", hogGrows: 2, grows: 1, hogUses: gi / 2, victim: other},
-		{name: "no other pod may be evicted", hogUses: gi / 2, protected: true, hastened: hog},
-		{name: "it has ended", hogGrows: 2, grows: 1, hogUses: 2 * gi, ended: true, victim: other},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newSmallNode()
-			n.cfg.MeasuresRelief = true
-			pod := func(name string, uses, grows int64) eviction.Candidate {
-				grace := int64(60)
-				return eviction.Candidate{
-					Pod:   &eviction.Pod{UID: types.UID(name), Namespace: "default", Name: name, TerminationGracePeriod: &grace},
-					Usage: &stats.Pod{Memory: stats.Known(uses)}, Growth: grows,
-				}
-			}
-			candidates := []eviction.Candidate{pod(hog, c.hogUses, c.hogGrows), pod(other, gi, c.grows)}
-			if c.protected {
-				candidates[1].Pod.Protection = eviction.StaticPod
-			}
-			if c.ended {
-				candidates[0].Usage.Threads = stats.Known(0)
-			}
-			n.state.InFlight = []eviction.InFlight{{UID: hog, Signal: eviction.MemoryAvailable, Since: noon, Grace: time.Minute}}
-			before := n.state
-			decide := func(after time.Duration) eviction.Decision {
-				in := eviction.Input{Now: noon.Add(after), Pass: eviction.Event, Sampled: true, Candidates: candidates}
-				in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(gi / 2), Time: in.Now}
-				state, d := eviction.Decide(&n.cfg, n.state, in)
-				n.state = state
-				return d
-			}
-			d := decide(time.Second)
-			if c.hastened == "" {
-				if len(d.Hastened) > 0 || len(d.Evictions) != 1 || d.Evictions[0].Pod.UID != c.victim {
-					t.Errorf("hastened %v, evictions %+v", d.Hastened, d.Evictions)
-				}
-				return
-			}
-			want := eviction.InFlight{UID: hog, Signal: eviction.MemoryAvailable, Hard: true, Since: noon.Add(time.Second), Grace: time.Second}
-			if len(d.Hastened) != 1 || d.Hastened[0].Name != c.hastened || len(d.Evictions) > 0 || n.state.InFlight[0] != want || before.InFlight[0].Hard {
-				t.Errorf("hastened %v, evictions %+v, in flight %+v", d.Hastened, d.Evictions, n.state.InFlight)
-			}
-			if d := decide(2 * time.Second); len(d.Hastened)+len(d.Evictions) > 0 {
-				t.Errorf("again: hastened %v, evictions %+v", d.Hastened, d.Evictions)
-			}
-			if d := decide(13 * time.Second); !c.protected && len(d.Evictions) != 1 {
-				t.Errorf("overdue, and no pod is evicted: %+v", d)
-			}
-		})
 	}
 }

@@ -54,17 +54,20 @@ func TestAnEntryOfTheVersionBeforeIsRestored(t *testing.T) {
 		{"uid":"soft","signal":"memory.available","since":4000000000,"grace":67000000000}]}`
 	var kept eviction.Kept
 	require.NoError(t, json.Unmarshal([]byte(entry), &kept))
-	cfg := newSmallNode().cfg
+	cfg := eviction.New(eviction.Config{Thresholds: []eviction.Threshold{
+		{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: gi}},
+		{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 2 * gi}, Grace: 30 * time.Second},
+	}}, eviction.SharedFs)
 	cfg.SoftPatience = 7 * time.Second
-	got := kept.Restore(&cfg, noon, time.Second)
-	want := eviction.State{Looked: noon.Add(-3 * time.Second), InFlight: []eviction.InFlight{
-		{UID: "hard", Decided: noon.Add(-4 * time.Second), Signal: eviction.MemoryAvailable, Hard: true, Since: noon.Add(-4 * time.Second), Grace: time.Second, Unattended: true},
-		{UID: "soft", Decided: noon.Add(-5 * time.Second), Signal: eviction.MemoryAvailable, Since: noon.Add(-5 * time.Second), Grace: time.Minute, Patience: 7 * time.Second, Unattended: true},
+	got := kept.Restore(&cfg, start, time.Second)
+	want := eviction.State{Looked: start.Add(-3 * time.Second), InFlight: []eviction.InFlight{
+		{UID: "hard", Decided: start.Add(-4 * time.Second), Signal: eviction.MemoryAvailable, Hard: true, Since: start.Add(-4 * time.Second), Grace: time.Second, Unattended: true},
+		{UID: "soft", Decided: start.Add(-5 * time.Second), Signal: eviction.MemoryAvailable, Since: start.Add(-5 * time.Second), Grace: time.Minute, Patience: 7 * time.Second, Unattended: true},
 	}}
-	want.Thresholds[0] = eviction.Standing{FirstObserved: noon.Add(-6 * time.Second), Acting: true}
-	want.Thresholds[1] = eviction.Standing{FirstObserved: noon.Add(-32 * time.Second), Acting: true}
-	want.Pressure[eviction.MemoryPressure].LastObserved = noon.Add(-2 * time.Second)
-	want.Reclaims[0].Rest = noon.Add(6 * time.Second)
+	want.Thresholds[0] = eviction.Standing{FirstObserved: start.Add(-6 * time.Second), Acting: true}
+	want.Thresholds[1] = eviction.Standing{FirstObserved: start.Add(-32 * time.Second), Acting: true}
+	want.Pressure[eviction.MemoryPressure].LastObserved = start.Add(-2 * time.Second)
+	want.Reclaims[0].Rest = start.Add(6 * time.Second)
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("got  %+v\nwant %+v", got, want)
 	}
@@ -98,42 +101,13 @@ func TestNothingIsRestoredThatTheConfigurationDoesNotHave(t *testing.T) {
 	})
 }
 
-// rule: M.51
-func TestTimeWithoutPassesCountsTowardNoGrace(t *testing.T) {
-	for _, c := range []struct {
-		name        string
-		blind, acts time.Duration // after the first pass; the gap ends at blind
-	}{
-		{"but for two intervals, which may be one late pass", 20 * time.Second, 30 * time.Second},
-		{"longer than that", 35 * time.Second, 45 * time.Second},
-		{"and after a gap as long as the grace it begins again", 50 * time.Second, 80 * time.Second},
-	} {
-		t.Run(c.name, func(t *testing.T) {
-			n := newSmallNode()
-			n.cfg.Lapse = 20 * time.Second
-			acts := func(at time.Duration) bool {
-				return len(n.pass(eviction.Housekeeping, at, 3*gi/2, noon.Add(at)).Met) > 0
-			}
-			acts(0)
-			for at := c.blind; at < c.acts; at += 5 * time.Second {
-				if acts(at) {
-					t.Errorf("acts after %v, want %v", at, c.acts)
-				}
-			}
-			if !acts(c.acts) {
-				t.Errorf("does not act after %v", c.acts)
-			}
-		})
-	}
-}
-
 // rule: M.75
 func TestAReportedVictimIsEndedHoweverLateItsPodIsKnown(t *testing.T) {
 	for _, reported := range []bool{true, false} {
-		cfg, late := newSmallNode().cfg, noon.Add(time.Hour)
+		cfg, late := eviction.New(eviction.Config{}, eviction.SharedFs), start.Add(time.Hour)
 		pod := &eviction.Pod{UID: "hog", Terminal: true}
 		st := eviction.State{InFlight: []eviction.InFlight{
-			{UID: "hog", Signal: eviction.MemoryAvailable, Hard: true, Since: noon, Grace: time.Second, Unattended: true, Reported: reported},
+			{UID: "hog", Signal: eviction.MemoryAvailable, Hard: true, Since: start, Grace: time.Second, Unattended: true, Reported: reported},
 		}}
 		st, _ = eviction.Decide(&cfg, st, eviction.Input{Now: late})
 		if waits := st.Victim("hog") != nil; waits != reported {

@@ -236,7 +236,7 @@ func (st *State) observe(cfg *Config, in *Input) {
 		standing.Acting = in.Now.Sub(standing.FirstObserved) >= t.Grace
 		st.Pressure[t.Signal.Condition()].LastObserved = in.Now
 		last := st.Observed[t.Signal]
-		fresh := last.IsZero() || o.Time.IsZero() || o.Time.After(last)
+		fresh := o.Time.IsZero() || o.Time.After(last)
 		if standing.Acting && fresh {
 			required, _ := t.Value.Of(o)
 			st.pass.acting[i] = crossing{true, required, o.Available.Or(0)}

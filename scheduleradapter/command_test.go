@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -31,9 +32,7 @@ func TestAnAPIServerThatDoesNotAnswerIsReported(t *testing.T) {
 	dir := t.TempDir()
 	kubeconfig := filepath.Join(dir, "kubeconfig")
 	text := `{current-context: c, contexts: [{name: c, context: {cluster: c}}], clusters: [{name: c, cluster: {server: "http://127.0.0.1:1"}}]}`
-	if err := os.WriteFile(kubeconfig, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(kubeconfig, []byte(text), 0o600))
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
 	root, log := NewCommand("v1"), &wait.Log{}
@@ -52,9 +51,7 @@ func TestAnAPIServerThatDoesNotAnswerIsReported(t *testing.T) {
 func TestFaultyCommandLinesAreTheCallersFault(t *testing.T) {
 	dir := t.TempDir()
 	manifest := filepath.Join(dir, "a.yaml")
-	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Node\nmetadata: {name: a}\n"), 0o644))
 	for _, c := range []struct {
 		args []string
 		want string
@@ -82,9 +79,7 @@ func TestFaultyCommandLinesAreTheCallersFault(t *testing.T) {
 
 func TestLeftOutKindsAreWarnedOf(t *testing.T) {
 	manifest := filepath.Join(t.TempDir(), "a.yaml")
-	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Secret\nmetadata: {name: a}\n"), 0o644))
 	code, out, errs := execute(t.Context(), "simulate", manifest)
 	if code != 0 || !strings.HasPrefix(out, "0 scheduled") || !strings.Contains(errs, "warning: "+manifest+": kind Secret of v1 is left out") {
 		t.Errorf("exit %d, %q, %q", code, out, errs)
@@ -101,9 +96,7 @@ func TestTheEnvironmentSaysHowManyVolumesAPolicyAllows(t *testing.T) {
 				{name: v, awsElasticBlockStore: {volumeID: v}}, {name: w, awsElasticBlockStore: {volumeID: w}}]}}]}`,
 		policy: "{apiVersion: v1, kind: Policy, predicates: [{name: MaxEBSVolumeCount}], priorities: []}",
 	} {
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	for value, want := range map[string]string{"": "1 scheduled", "1": "0 scheduled", "2": "1 scheduled"} {
 		t.Setenv("KUBE_MAX_PD_VOLS", value)
@@ -115,9 +108,7 @@ func TestTheEnvironmentSaysHowManyVolumesAPolicyAllows(t *testing.T) {
 
 func TestAnInterruptedSimulationIsAFault(t *testing.T) {
 	manifest := filepath.Join(t.TempDir(), "a.yaml")
-	if err := os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(manifest, []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: a}\nspec: {containers: [{name: c}]}\n"), 0o644))
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if code, out, errs := execute(ctx, "simulate", manifest); code != 1 || out != "" || errs != "evictd-scheduler: context canceled\n" {

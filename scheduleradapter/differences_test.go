@@ -1,13 +1,13 @@
 package scheduleradapter
 
 import (
-	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/profile"
 )
 
@@ -27,10 +27,7 @@ var readGates = strings.Fields(`
 // rowsOf are the first and last cells of the tables of a page, by each name in
 // backquotes in the first cell.
 func rowsOf(t *testing.T, page string) map[string]string {
-	text, err := os.ReadFile(page)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, page)
 	rows := map[string]string{}
 	for line := range strings.Lines(string(text)) {
 		cells := strings.Split(strings.Trim(strings.TrimSpace(line), "|"), "|")
@@ -49,10 +46,7 @@ func rowsOf(t *testing.T, page string) map[string]string {
 // rule: S5.23
 func TestEveryPluginAndGateHasARow(t *testing.T) {
 	rows := rowsOf(t, "../docs/differences.md")
-	rules, err := os.ReadFile("simulate/testdata/rules.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	rules := require.ReadFile(t, "simulate/testdata/rules.txt")
 	names := slices.Clone(readGates)
 	for _, gate := range readGates {
 		if _, known := gates[gate]; !known {

@@ -11,6 +11,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -112,9 +113,7 @@ func TestADrainWaitsForABudget(t *testing.T) {
 		ObjectMeta: metav1.ObjectMeta{Name: "a"},
 		Spec:       policyv1.PodDisruptionBudgetSpec{MinAvailable: &one, Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "a"}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out, errs wait.Log
 	ctx, interrupt := context.WithCancel(t.Context())
 	root := NewCommand("v1")
@@ -133,9 +132,7 @@ func TestADrainWaitsForABudget(t *testing.T) {
 	if len(c.names()) != 1 {
 		t.Error("evicted although the budget forbids it")
 	}
-	if err := c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.PolicyV1().PodDisruptionBudgets("default").Delete(t.Context(), budget.Name, metav1.DeleteOptions{}))
 	if code, out, errs := execute(t.Context(), "drain", "n", "--server", c.url); code != 0 || !strings.HasPrefix(out, "node n is already cordoned\n") {
 		t.Errorf("exit %d, %s%s", code, out, errs)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/secureserving"
 )
@@ -33,9 +34,7 @@ func parse(t *testing.T, args ...string) (*kubeFlags, *secureserving.Options) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	flags.String("config", "", "")
 	k, secure := addKubeFlags(flags), secureserving.Flags(flags)
-	if err := flags.Parse(args); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, flags.Parse(args))
 	return k, secure
 }
 

@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
 	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -258,17 +259,23 @@ func TestTheNextSchedulerFollowsALeaderThatEnds(t *testing.T) {
 	c.bound("q")
 }
 
+// stealLease makes another client the holder of the Lease.
+func (c *liveCluster) stealLease() {
+	c.Helper()
+	c.until("the Lease is removed", func() bool {
+		lease := must(c.CoordinationV1().Leases("default").Get(c.Context(), "scheduler", metav1.GetOptions{}))(c)
+		lease.Spec.HolderIdentity = new("thief")
+		lease.Spec.LeaseDurationSeconds = new(int32(3600))
+		_, err := c.CoordinationV1().Leases("default").Update(c.Context(), lease, metav1.UpdateOptions{})
+		return err == nil
+	})
+}
+
 func TestASchedulerThatLostItsLeaseEnds(t *testing.T) {
 	c := newLiveCluster(t)
 	s := c.runs("--config", c.election(500*time.Millisecond))
 	c.until("there is a leader", func() bool { return c.leader() != "" })
-	c.until("the Lease is removed", func() bool {
-		lease := must(c.CoordinationV1().Leases("default").Get(t.Context(), "scheduler", metav1.GetOptions{}))(c)
-		lease.Spec.HolderIdentity = new("thief")
-		lease.Spec.LeaseDurationSeconds = new(int32(3600))
-		_, err := c.CoordinationV1().Leases("default").Update(t.Context(), lease, metav1.UpdateOptions{})
-		return err == nil
-	})
+	c.stealLease()
 	if code, errs := s.wait(); code != 1 || !strings.Contains(errs, "another scheduler has the lease") {
 		t.Errorf("exit %d: %s", code, errs)
 	}
@@ -313,9 +320,7 @@ func TestTheStatusAddressShowsWhenTheClusterIsKnown(t *testing.T) {
 func TestProfilesAreServedBehindTheirSwitch(t *testing.T) {
 	c := newLiveCluster(t)
 	file := filepath.Join(t.TempDir(), "config.yaml")
-	if err := os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nenableProfiling: true\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte("apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\nenableProfiling: true\n"), 0o600))
 	client := process.Client(c.runs("--leader-elect=false", "--config", file).socket)
 	defer client.CloseIdleConnections()
 	c.until("a profile is served", func() bool {

@@ -3,10 +3,10 @@ package main
 import (
 	"testing"
 
+	"github.com/evictd/evictd/internal/doctable"
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/reference"
 )
 
 func TestTheReferenceHasEveryFlag(t *testing.T) {
-	golden.Section(t, "../../docs/configuration.md", "evictd-top flags", reference.Flags(newCommand()))
+	golden.Section(t, "../../docs/configuration.md", "evictd-top flags", doctable.Flags(newCommand()))
 }

@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -15,6 +14,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 )
 
 // effective is what `check-config -o json` prints.
@@ -52,9 +52,7 @@ func checkConfigCommand() *cobra.Command {
 		}
 		e := describe(&compiled)
 		if output.String() == "json" {
-			encoder := json.NewEncoder(c.OutOrStdout())
-			encoder.SetEscapeHTML(false)
-			return encoder.Encode(e)
+			return serve.Encode(c.OutOrStdout(), e)
 		}
 		table := tabwriter.NewWriter(c.OutOrStdout(), 0, 0, 2, ' ', 0)
 		fmt.Fprintln(table, "SIGNAL\tKIND\tVALUE\tGRACE\tMIN RECLAIM")

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // said is what a command line came to.
@@ -41,9 +42,7 @@ func files(t *testing.T, contents map[string]string) {
 	t.Helper()
 	t.Chdir(t.TempDir())
 	for name, text := range contents {
-		if err := os.WriteFile(name, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(name, []byte(text), 0o644))
 	}
 }
 

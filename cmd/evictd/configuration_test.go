@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -15,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
@@ -65,9 +65,7 @@ func TestEveryFlagOfRunCanBeSetInTheFileAndWinsOverIt(t *testing.T) {
 	load := func(text string) config.EvictdConfiguration {
 		t.Helper()
 		c, err := config.Load([]byte(configHeader + text + "\n"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return c
 	}
 	for name, s := range runSettings {
@@ -76,9 +74,7 @@ func TestEveryFlagOfRunCanBeSetInTheFileAndWinsOverIt(t *testing.T) {
 			for _, file := range []string{"", s.other} {
 				flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 				overrides := runFlags(flags)
-				if err := flags.Parse([]string{"--" + name + "=" + s.flag}); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, flags.Parse([]string{"--" + name + "=" + s.flag}))
 				got := load(file)
 				if file != "" && reflect.DeepEqual(got, want) {
 					t.Errorf("%q and %q mean the same", file, s.file)
@@ -105,9 +101,7 @@ func TestTheFlagsOfRunAreThoseOfItsSettings(t *testing.T) {
 func TestFlagsThatWereNotGivenChangeNothing(t *testing.T) {
 	flags := pflag.NewFlagSet("run", pflag.ContinueOnError)
 	overrides := runFlags(flags)
-	if err := flags.Parse(nil); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, flags.Parse(nil))
 	var got config.EvictdConfiguration
 	overrides.apply(&got)
 	if !reflect.DeepEqual(got, config.EvictdConfiguration{}) {
@@ -162,10 +156,7 @@ func TestTheDocumentsNameFlagsThatExist(t *testing.T) {
 	command := regexp.MustCompile("(?:^|[\\s`])evictd ([a-z][a-z-]*)((?: +[^\\s`#]+)*)")
 	named := 0
 	for _, document := range []string{"README.md", "docs/architecture.md", "docs/differences.md"} {
-		text, err := os.ReadFile("../../" + document)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, "../../"+document)
 		for line := range strings.Lines(string(text)) {
 			for _, flag := range long.FindAllStringSubmatch(line, -1) {
 				named++

@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/pflag"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -84,10 +85,7 @@ func at(address string) *serve.Client {
 }
 
 func TestTroubleshootingHasASectionForEveryLine(t *testing.T) {
-	page, err := os.ReadFile("../../docs/troubleshooting.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := require.ReadFile(t, "../../docs/troubleshooting.md")
 	nobody := at("unix:" + t.TempDir() + "/none")
 	ofKubelet := kubeletFindings(t.Context(), nobody, "/proc", os.Getpid())
 	for _, f := range slices.Concat(examine(), []finding{runtimeFinding(t.Context(), nobody)}, apiFindings(t.Context(), nobody), ofKubelet) {

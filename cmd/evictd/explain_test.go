@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"net/http"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -21,10 +21,7 @@ func explaining(t *testing.T) (address string, about func(pod string) string) {
 		if pod != "" {
 			file += "-" + pod
 		}
-		text, err := os.ReadFile(file + ".json")
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, file+".json")
 		return string(text)
 	}
 	all, one := document(""), document("b")

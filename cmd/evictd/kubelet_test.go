@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -53,12 +54,8 @@ func TestDoctorSaysWhetherTheKubeletOrEvictdEvictsFirst(t *testing.T) {
 			write := func(path, text string) {
 				t.Helper()
 				path = filepath.Join(proc, "7", path)
-				if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-					t.Fatal(err)
-				}
-				if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+				require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 			}
 			const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 			write("root/etc/kubelet.yaml", header+c.config+"\n")

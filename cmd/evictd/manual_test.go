@@ -1,7 +1,6 @@
 package main
 
 import (
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -10,6 +9,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/daemon"
+	"github.com/evictd/evictd/internal/require"
 )
 
 // fieldNames are the fields of the configuration file, by their names there.
@@ -29,10 +29,7 @@ func fieldNames(of reflect.Type) []string {
 }
 
 func TestTheManualHasEveryFieldAndMarksThoseThatAReloadApplies(t *testing.T) {
-	page, err := os.ReadFile("../../docs/man/evictd.yaml.5")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := require.ReadFile(t, "../../docs/man/evictd.yaml.5")
 	_, described, _ := strings.Cut(string(page), "\n.SH EVICTION")
 	marked := map[string]bool{}
 	for _, heading := range regexp.MustCompile(`(?m)^\.TP\n\.BR? (.*)$`).FindAllStringSubmatch(described, -1) {
@@ -64,14 +61,9 @@ func TestTheManualHasEveryFieldAndMarksThoseThatAReloadApplies(t *testing.T) {
 
 // The configuration that is installed is safe beside a kubelet.
 func TestTheInstalledConfigurationTouchesNothingYet(t *testing.T) {
-	text, err := os.ReadFile("../../systemd/evictd.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "../../systemd/evictd.yaml")
 	file, err := config.Load(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	compiled, err := config.Compile(&file, nil)
 	if err != nil || len(compiled.Warnings) > 0 || daemon.Validate(&file) != nil {
 		t.Error(err, compiled.Warnings, daemon.Validate(&file))

@@ -6,7 +6,6 @@ import (
 	"go/parser"
 	"go/token"
 	"maps"
-	"os"
 	"reflect"
 	"regexp"
 	"slices"
@@ -19,8 +18,9 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/daemon"
+	"github.com/evictd/evictd/internal/doctable"
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/reference"
+	"github.com/evictd/evictd/internal/require"
 )
 
 const configuration = "../../docs/configuration.md"
@@ -39,9 +39,7 @@ func fileOf(t *testing.T, name string, value any, with map[string]any) []byte {
 	all := map[string]any{"apiVersion": config.APIVersion, "kind": config.Kind, name: value}
 	maps.Copy(all, with)
 	text, err := yaml.Marshal(all)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return text
 }
 
@@ -85,14 +83,9 @@ func TestFactsAboutFieldsHold(t *testing.T) {
 
 func factsOfFields(t *testing.T) map[string]facts {
 	t.Helper()
-	text, err := os.ReadFile("testdata/fields.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "testdata/fields.yaml")
 	var all map[string]facts
-	if err := yaml.UnmarshalStrict(text, &all); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &all))
 	return all
 }
 
@@ -101,9 +94,7 @@ func factsOfFields(t *testing.T) map[string]facts {
 func comments(t *testing.T, file string) map[string]string {
 	t.Helper()
 	parsed, err := parser.ParseFile(token.NewFileSet(), file, nil, parser.ParseComments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	said := map[string]string{}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		s, ok := n.(*ast.TypeSpec)
@@ -210,8 +201,8 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 		if slices.Contains(daemon.Reloadable(), name) {
 			mark = " *"
 		}
-		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s | %s | %s | %s |\n", name, mark, typeName(f.Type), reference.Cell(about.Values),
-			reference.Cell(inline(about.Default)), reference.Cell(inline(about.Example)), flag, reference.Cell(text))
+		fmt.Fprintf(&table, "| `%s`%s | %s | %s | %s | %s | %s | %s |\n", name, mark, typeName(f.Type), doctable.Cell(about.Values),
+			doctable.Cell(inline(about.Default)), doctable.Cell(inline(about.Example)), flag, doctable.Cell(text))
 	}
 	for name := range known {
 		t.Errorf("testdata/fields.yaml has %s, which is no field", name)
@@ -227,16 +218,14 @@ func kebab(name string) string {
 }
 
 func TestTheReferenceHasEveryFlag(t *testing.T) {
-	golden.Section(t, configuration, "evictd flags", reference.Flags(newCommand()))
+	golden.Section(t, configuration, "evictd flags", doctable.Flags(newCommand()))
 }
 
 // TestTheReferenceHasWhatIsReadOfAKubeletConfiguration takes it from the function
 // that reads it.
 func TestTheReferenceHasWhatIsReadOfAKubeletConfiguration(t *testing.T) {
 	parsed, err := parser.ParseFile(token.NewFileSet(), "../../eviction/config/load.go", nil, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	read := map[string]bool{}
 	ast.Inspect(parsed, func(n ast.Node) bool {
 		if s, ok := n.(*ast.SelectorExpr); ok {

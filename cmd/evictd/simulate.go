@@ -2,7 +2,6 @@ package main
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 
@@ -11,6 +10,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
 )
 
 func simulateCommand() *cobra.Command {
@@ -80,10 +80,8 @@ func loadScenario(c *cobra.Command, name string, under *config.EvictdConfigurati
 
 // play appends a scenario's steps, under its name where several are played.
 func play(out *bytes.Buffer, scenario *simulate.Scenario, format string, titled bool) error {
-	encoder := json.NewEncoder(out)
-	encoder.SetEscapeHTML(false)
 	if titled && format == "json" {
-		if err := encoder.Encode(map[string]string{"scenario": scenario.Name}); err != nil {
+		if err := serve.Encode(out, map[string]string{"scenario": scenario.Name}); err != nil {
 			return err
 		}
 	} else if titled {
@@ -92,7 +90,7 @@ func play(out *bytes.Buffer, scenario *simulate.Scenario, format string, titled 
 	steps := scenario.Run()
 	for i, first := 0, 0; i < len(steps); i, first = i+1, i+1 {
 		if format == "json" {
-			if err := encoder.Encode(&steps[i]); err != nil {
+			if err := serve.Encode(out, &steps[i]); err != nil {
 				return err
 			}
 			continue

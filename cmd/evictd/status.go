@@ -27,17 +27,14 @@ func statusCommand() *cobra.Command {
 			return becomeView(client)
 		}
 		body, err := client.Fetch(c.Context(), "/v1/status")
+		if err == nil && output.String() == "yaml" {
+			body, err = yaml.JSONToYAML(body)
+		}
 		if err != nil {
 			return err
 		}
-		if output.String() == "json" {
+		if output.String() != "text" {
 			_, err := c.OutOrStdout().Write(body)
-			return err
-		}
-		if output.String() == "yaml" {
-			if body, err = yaml.JSONToYAML(body); err == nil {
-				_, err = c.OutOrStdout().Write(body)
-			}
 			return err
 		}
 		var status nodestatus.Status

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -25,9 +26,7 @@ func serving(t *testing.T, network string, answer http.HandlerFunc) string {
 		at = filepath.Join(t.TempDir(), "status.sock")
 	}
 	listener, err := net.Listen(network, at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /v1/{document}", answer)
 	server := &httptest.Server{Listener: listener, Config: &http.Server{Handler: mux}}
@@ -83,9 +82,7 @@ func status() nodestatus.Status {
 
 func TestStatusShowsTheNodeOfARunningDaemon(t *testing.T) {
 	document, err := json.Marshal(status())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, network := range []string{"unix", "tcp"} {
 		address := serving(t, network, func(w http.ResponseWriter, _ *http.Request) { w.Write(document) })
 		text := say(t, "", "status", "--status-address", address)

@@ -71,9 +71,7 @@ only which pod would have been evicted, and when.`,
 func writeStories(out io.Writer, a *daemon.Stories, format string) error {
 	switch format {
 	case "json":
-		encoder := json.NewEncoder(out)
-		encoder.SetEscapeHTML(false)
-		return encoder.Encode(a.Stories)
+		return serve.Encode(out, a.Stories)
 	case "scenario":
 		text, err := yaml.Marshal(a.Scenario)
 		if err == nil {

@@ -106,10 +106,7 @@ type Container struct {
 	Attempt  uint32    `json:"attempt,omitempty"`
 	State    string    `json:"state"`
 	Created  time.Time `json:"created"`
-	Started  time.Time `json:"started,omitzero"`
 	Finished time.Time `json:"finished,omitzero"`
-	ExitCode int32     `json:"exitCode,omitempty"`
-	Reason   string    `json:"reason,omitempty"`
 	// ImageName is what was asked for, and Image the id of what it is.
 	ImageName string `json:"imageName,omitempty"`
 	Image     string `json:"image,omitempty"`
@@ -122,9 +119,6 @@ type Container struct {
 	GraceSeconds *int64 `json:"graceSeconds,omitempty"`
 	OOMScoreAdj  *int64 `json:"oomScoreAdj,omitempty"`
 	MemoryLimit  int64  `json:"memoryLimit,omitempty"` // bytes; 0 for none
-	CPUShares    int64  `json:"cpuShares,omitempty"`
-	CPUQuota     int64  `json:"cpuQuota,omitempty"` // microseconds a period
-	CPUPeriod    int64  `json:"cpuPeriod,omitempty"`
 	// Layer is the writable layer as last measured. It has messages of its own, since it
 	// changes more often.
 	Layer Layer `json:"-"`

@@ -1,12 +1,9 @@
 package inventory
 
-import "time"
-
 // RuncContainer is a container as runc's state file has it. What that does not say is empty
 // or zero.
 type RuncContainer struct {
-	ID      string    `json:"id"`
-	Created time.Time `json:"created"`
+	ID string `json:"id"`
 	// Cgroup is the directory of the container's group: of the unified hierarchy, or
 	// of the memory controller's.
 	Cgroup            string `json:"cgroup,omitempty"`
@@ -14,7 +11,6 @@ type RuncContainer struct {
 	MemoryReservation int64  `json:"memoryReservation,omitempty"` // bytes
 	CPUQuota          int64  `json:"cpuQuota,omitempty"`          // microseconds a period
 	CPUPeriod         uint64 `json:"cpuPeriod,omitempty"`
-	OOMScoreAdj       *int   `json:"oomScoreAdj,omitempty"`
 	// The pod that the container is part of, by the labels of its runtime.
 	Sandbox   string `json:"sandbox,omitempty"`
 	UID       string `json:"uid,omitempty"`

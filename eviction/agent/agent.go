@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
-	"github.com/evictd/evictd/eviction/keep"
+	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -56,7 +56,7 @@ type Config struct {
 // and return at once.
 type Agent struct {
 	cfg       Config
-	evictions *keep.Keeper
+	evictions *checkpoint.Keeper
 	log       *slog.Logger
 	changed   chan struct{}
 	wake      chan struct{}
@@ -82,7 +82,7 @@ type Agent struct {
 
 // New makes an Agent that reports the evictions of a Keeper, which may be nil without an API
 // server (Node.Publish is false).
-func New(cfg Config, evictions *keep.Keeper, log *slog.Logger) *Agent {
+func New(cfg Config, evictions *checkpoint.Keeper, log *slog.Logger) *Agent {
 	a := &Agent{
 		cfg: cfg, evictions: evictions, log: log,
 		changed: make(chan struct{}, 1), wake: make(chan struct{}, 1), answers: make(chan wire.EvictionResponse, 64),

@@ -20,10 +20,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -98,18 +99,16 @@ func newAgentThatLogs(t *testing.T, kind, dir string, to io.Writer) *Agent {
 	return run(t, New(Config{Program: open(t, "/proc/self/exe"), Arguments: []string{kind}, Node: wire.Node{Name: "n", Publish: true}}, newKeeper(t, dir), log))
 }
 
-func newKeeper(t *testing.T, dir string) *keep.Keeper {
+func newKeeper(t *testing.T, dir string) *checkpoint.Keeper {
 	t.Helper()
 	records, err := journal.Open(dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return keep.New(records, nil, osprocess.Now, true, slog.New(slog.DiscardHandler))
+	require.NoError(t, err)
+	return checkpoint.New(records, nil, osprocess.Now, true, slog.New(slog.DiscardHandler))
 }
 
 // loop reports evictions to a Keeper; soft ones are requested from the Eviction API.
 type loop struct {
-	*keep.Keeper
+	*checkpoint.Keeper
 	cfg   eviction.Config
 	state eviction.State
 }
@@ -176,14 +175,10 @@ func TestAgentOfTheServiceManagerIsAskedForUntilThereIsOne(t *testing.T) {
 	a.SetConditions(standing("stands"))
 	await(t, "the lack of an agent to be known", func() bool { return strings.Contains(a.API().Error, "start the agent") })
 	l, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for range 2 { // the line of the first one breaks
 		conn, err := l.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var speaking sync.WaitGroup
 		speaking.Go(func() { answer(wire.NewConn[wire.FromAgent, wire.ToAgent](conn, 0)) })
 		await(t, "an agent that knows", func() bool { return a.API().Error == "stands" && names(a) == "a b" })

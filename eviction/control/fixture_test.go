@@ -55,7 +55,6 @@ type setting struct {
 	limits     bool       // local-storage limits are enforced
 	unknown    bool       // pods run that were not set, until others are set
 	processors int
-	enough     bool // as many victims as are enough go in a pass
 	dryRun     bool
 	relief     bool                 // what victims free is measured
 	late       time.Duration        // by which SIGKILL is sent after the end of a grace
@@ -71,7 +70,7 @@ const housekeeping = 10 * time.Second
 func (s *setting) config() control.Config {
 	return control.Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits, EnoughVictims: s.enough,
+			Thresholds: s.thresholds, MaxPodGracePeriod: 60, PressureTransitionPeriod: time.Minute, LocalStorageCapacityIsolation: s.limits,
 			HardGrace: time.Second, DryRun: s.dryRun, MeasuresRelief: s.relief,
 		}, eviction.SharedFs),
 		Processors:           s.processors,
@@ -300,12 +299,6 @@ func memory(available int64) stats.Node {
 // disk adds a disk of 100 GiB to what else is measured.
 func disk(n stats.Node, available int64) stats.Node {
 	n.NodeFs = stats.Filesystem{Capacity: stats.Known(100 * gibi), Available: stats.Known(available)}
-	return n
-}
-
-// withoutInodes takes all inodes of the disk.
-func withoutInodes(n stats.Node) stats.Node {
-	n.NodeFs.Inodes, n.NodeFs.InodesFree = stats.Known(100_000), stats.Known(0)
 	return n
 }
 

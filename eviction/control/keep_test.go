@@ -13,9 +13,9 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -67,8 +67,8 @@ func (p *fakeJournal) clock() (osprocess.Instant, error) {
 	return osprocess.Instant{Boot: p.boot, Up: time.Since(p.booted), Wall: time.Now().Round(0).Add(p.off)}, p.fault
 }
 
-func (p *fakeJournal) keeper() *keep.Keeper {
-	return keep.New(p, nil, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
+func (p *fakeJournal) keeper() *checkpoint.Keeper {
+	return checkpoint.New(p, nil, p.clock, false, slog.New(slog.NewTextHandler(&p.log, nil)))
 }
 
 // keeping makes a setting whose loop continues with what the journal has, and keeps what

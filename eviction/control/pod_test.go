@@ -22,7 +22,6 @@ type pod struct {
 	limited bool          // has a local-storage limit, which it keeps
 	lost    bool          // nothing to kill was found
 	lingers bool          // its processes are not reaped when they have ended
-	litters bool          // its layers are not removed when they have
 	fault   error         // of measuring
 	slow    time.Duration // to measure
 	usage   stats.Pod
@@ -48,13 +47,6 @@ func using(name string, bytes int64) *pod {
 func storing(name string, bytes int64) *pod {
 	p := using(name, mebi)
 	p.usage.Containers = []stats.Container{{Rootfs: stats.Known(bytes)}}
-	return p
-}
-
-// littering leaves its layers, which later scans find.
-func littering(name string, bytes, inodes int64) *pod {
-	p := storing(name, bytes)
-	p.usage.Containers[0].RootfsInodes, p.litters = stats.Known(inodes), true
 	return p
 }
 
@@ -107,11 +99,7 @@ func (p *pod) next() end {
 func (p *pod) gone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	left := stats.Pod{Processes: stats.Known(0)}
-	if p.litters {
-		left.Containers = p.usage.Containers
-	}
-	p.usage = left
+	p.usage = stats.Pod{Processes: stats.Known(0)}
 	if p.lingers {
 		p.usage.Threads = stats.Known(1)
 	}

@@ -12,12 +12,12 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/eviction/journal"
-	"github.com/evictd/evictd/eviction/keep"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/pods"
 	"github.com/evictd/evictd/eviction/publish"
@@ -92,13 +92,13 @@ type Daemon struct {
 	runtimeDir string
 	loop       *control.Loop
 	publisher  *publish.Publisher
-	scores     *apply.Applier   // nil where none are set
-	journal    *journal.Journal // nil if it cannot be opened and no API server needs it
-	intents    *intent.File     // nil in a dry run, without a journal, and if it could not be mapped
-	keeper     *keep.Keeper     // nil without a journal
-	priorities *priorities      // owned by syncPods
-	cluster    *cluster         // nil without API server and container runtime
-	collector  *gc.Collector    // nil without container runtime
+	scores     *apply.Applier     // nil where none are set
+	journal    *journal.Journal   // nil if it cannot be opened and no API server needs it
+	intents    *intent.File       // nil in a dry run, without a journal, and if it could not be mapped
+	keeper     *checkpoint.Keeper // nil without a journal
+	priorities *priorities        // owned by syncPods
+	cluster    *cluster           // nil without API server and container runtime
+	collector  *gc.Collector      // nil without container runtime
 	recorder   *recorder.Recorder
 	// podsCgroupWarned: it was logged that the pods' cgroup is missing. Owned by syncPods.
 	podsCgroupWarned bool
@@ -171,7 +171,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		if !d.dryRun {
 			unmapped = d.openIntents(file.StateDir)
 		}
-		d.keeper = keep.New(d.journal, d.intents, osprocess.Now, hasAPI(&file.Run), log)
+		d.keeper = checkpoint.New(d.journal, d.intents, osprocess.Now, hasAPI(&file.Run), log)
 	}
 	d.priorities = newPriorities(d.journal, log)
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
@@ -209,7 +209,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		ports.UnknownPods = d.tracker
 	}
 	if d.intents != nil {
-		ports.Intents = keep.NewIntents(d.intents, hasAPI(&file.Run))
+		ports.Intents = checkpoint.NewIntents(d.intents, hasAPI(&file.Run))
 	}
 	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
 		ports.Waiter = d.memoryHigh

@@ -14,6 +14,7 @@ import (
 
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -137,14 +138,10 @@ func TestMemoryHighIsTrustedWhereItIsSet(t *testing.T) {
 	h.report(h.check())
 	levels(gib, 4*gib, collect.Unarmed, true)
 	levels(gib, 4*gib, collect.ArmedForPods, false)
-	if err := os.WriteFile(h.file(), []byte("2147483648\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(h.file(), []byte("2147483648\n"), 0o644))
 	levels(3*gib, 2*gib, collect.Unarmed, true)
 	levels(3*gib, 2*gib, collect.Unarmed, true)
-	if err := h.changes.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, h.changes.Close())
 	if is, _ := os.ReadFile(h.file()); string(is) != "2147483648\n" {
 		t.Errorf("memory.high is %s", is)
 	}
@@ -157,13 +154,9 @@ func newTestMemoryHigh(t *testing.T, was string, with high) (*memoryHigh, *bytes
 	t.Helper()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "memory.high")
-	if err := os.WriteFile(file, []byte(was+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, []byte(was+"\n"), 0o644))
 	changes, err := undo.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { changes.Close() })
 	var log bytes.Buffer
 	return &memoryHigh{
@@ -180,9 +173,7 @@ func TestMemoryHighOfAKilledEvictdStaysForTwoSeconds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const gib = int64(1) << 30
 		killed, _ := newTestMemoryHigh(t, "max", high{tripwire: true})
-		if err := killed.set(gib); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, killed.set(gib))
 		h, log := newTestMemoryHigh(t, "max", high{tripwire: true})
 		h.file, h.dir = killed.file, t.TempDir()
 		logs, err := filepath.Glob(filepath.Join(filepath.Dir(killed.file()), "undo-*"))
@@ -193,9 +184,7 @@ func TestMemoryHighOfAKilledEvictdStaysForTwoSeconds(t *testing.T) {
 		if err == nil { // a copy has no lock, as after the end of a process
 			err = os.WriteFile(filepath.Join(h.dir, "undo-killed"), recorded, 0o600)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); h.run(ctx) }()
@@ -259,9 +248,7 @@ func TestTheTripwireIsRemovedByItselfOrByTheNextProcess(t *testing.T) {
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)
 	}
-	if err := wire.changes.Close(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, wire.changes.Close())
 	mustBe("max")
 }
 
@@ -284,9 +271,7 @@ func TestMemoryHighOfAnotherProgramIsLeftAlone(t *testing.T) {
 
 func TestAPodsGroupThatIsNotThereYetIsWaitedFor(t *testing.T) {
 	wire, log := newTestMemoryHigh(t, "max", high{marks: true})
-	if err := os.Remove(wire.file()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(wire.file()))
 	wire.report(wire.follow(aims(1<<30, 1<<30), time.Now()))
 	if log.Len() > 0 {
 		t.Errorf("logged %s", log)

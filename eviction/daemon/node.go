@@ -19,7 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/internal/cli"
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
@@ -228,7 +228,7 @@ func ownSession() int {
 	if err != nil {
 		return 0
 	}
-	stat, _ := proc.ParseStat(line)
+	stat, _ := procfs.ParseStat(line)
 	return stat.Session
 }
 

@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"net/http"
 	"time"
@@ -29,12 +28,7 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(status); err != nil {
-			d.log.Debug("status not delivered", "error", err)
-		}
+		serve.Send(w, status, d.log)
 	}))
 	mux.HandleFunc("GET /v1/why", turn(d.why))
 	mux.HandleFunc("GET /v1/explain", turn(d.explain))
@@ -56,10 +50,5 @@ func (d *Daemon) explain(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, fmt.Sprintf("no pod %s runs on node %s", pod, e.Node), http.StatusNotFound)
 		return
 	}
-	w.Header().Set("Content-Type", "application/json")
-	encoder := json.NewEncoder(w)
-	encoder.SetEscapeHTML(false)
-	if err := encoder.Encode(e); err != nil {
-		d.log.Debug("explanation not delivered", "error", err)
-	}
+	serve.Send(w, e, d.log)
 }

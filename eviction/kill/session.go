@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 )
 
 // Session is the Target of a pod without a cgroup: the processes of one session, and
@@ -96,7 +96,7 @@ func (s *Session) Populated() (bool, error) {
 	return len(pids) > 0, err
 }
 
-func (s *Session) readAll() (map[int]proc.Stat, error) {
+func (s *Session) readAll() (map[int]procfs.Stat, error) {
 	dir, err := s.proc.Open(".")
 	if err != nil {
 		return nil, err
@@ -106,7 +106,7 @@ func (s *Session) readAll() (map[int]proc.Stat, error) {
 	if err != nil {
 		return nil, err
 	}
-	all := make(map[int]proc.Stat, len(names))
+	all := make(map[int]procfs.Stat, len(names))
 	for _, name := range names {
 		pid, err := strconv.Atoi(name)
 		if err != nil {
@@ -122,17 +122,17 @@ func (s *Session) readAll() (map[int]proc.Stat, error) {
 	return all, nil
 }
 
-func (s *Session) stat(pid int) (proc.Stat, error) {
+func (s *Session) stat(pid int) (procfs.Stat, error) {
 	text, err := s.proc.ReadFile(strconv.Itoa(pid) + "/stat")
 	if errors.Is(err, unix.ESRCH) {
 		err = fs.ErrNotExist
 	}
 	if err != nil {
-		return proc.Stat{}, err
+		return procfs.Stat{}, err
 	}
-	st, ok := proc.ParseStat(text)
+	st, ok := procfs.ParseStat(text)
 	if !ok {
-		return proc.Stat{}, fmt.Errorf("unexpected /proc/%d/stat: %q", pid, text)
+		return procfs.Stat{}, fmt.Errorf("unexpected /proc/%d/stat: %q", pid, text)
 	}
 	return st, nil
 }

@@ -45,6 +45,7 @@ var parts = []part{
 Rules that evictd mends name the rule (M) that takes their place; what is left out says why.`, "eviction/simulate/testdata/rules.txt"},
 	{"What evictd-scheduler does, rule by rule", `Every rule of kube-scheduler 1.37, and what shows that evictd-scheduler follows it.`,
 		"scheduleradapter/simulate/testdata/rules.txt"},
+	{"How both are deployed, rule by rule", `What an installation into a cluster does to its nodes, and what shows it.`, "deploy/rules.txt"},
 }
 
 var (

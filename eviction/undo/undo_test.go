@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func setting(t *testing.T, value string) string {
@@ -18,9 +20,7 @@ func setting(t *testing.T, value string) string {
 
 func put(t *testing.T, path, value string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(value+"\n"), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(path, []byte(value+"\n"), 0o644))
 }
 
 func mustHold(t *testing.T, path, want string) {
@@ -33,9 +33,7 @@ func mustHold(t *testing.T, path, want string) {
 func openLog(t *testing.T, dir string) *Log {
 	t.Helper()
 	l, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	t.Cleanup(func() { l.file.Close() })
 	return l
 }
@@ -43,17 +41,13 @@ func openLog(t *testing.T, dir string) *Log {
 func set(t *testing.T, l *Log, path, value string) *Change {
 	t.Helper()
 	c, err := l.Set(path, value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 
 func undo(t *testing.T, c *Change) {
 	t.Helper()
-	if err := c.Undo(); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, c.Undo())
 }
 
 // crash closes a log as the end of its process does.
@@ -159,9 +153,7 @@ func TestAGroupThatIsGoneNeedsNoUndoing(t *testing.T) {
 	dir, path := t.TempDir(), setting(t, "2")
 	l := openLog(t, dir)
 	c := set(t, l, path, "262144")
-	if err := os.Remove(path); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(path))
 	undo(t, c)
 	if _, err := l.Set(path, "1"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v for a file that is gone", err)
@@ -184,9 +176,7 @@ func TestWhatCannotBeRecordedIsNotChanged(t *testing.T) {
 	})
 	t.Run("the path is too long", func(t *testing.T) {
 		dir := filepath.Join(t.TempDir(), strings.Repeat("a", 200), strings.Repeat("b", 200), strings.Repeat("c", 200))
-		if err := os.MkdirAll(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(dir, 0o755))
 		long := filepath.Join(dir, "cpu.shares")
 		put(t, long, "2")
 		if _, err := openLog(t, t.TempDir()).Set(long, "3"); !errors.Is(err, ErrFull) {

@@ -50,7 +50,7 @@ func list(t *testing.T) graph {
 // listed asks the go command, once.
 var listed = sync.OnceValues(func() (graph, error) {
 	cmd := exec.Command("go", "list", "-deps", "-json=ImportPath,Dir,GoFiles,Imports,TestImports,XTestImports", "./...")
-	cmd.Dir = filepath.Join("..", "..")
+	cmd.Dir = root
 	cmd.Stderr = os.Stderr
 	out, err := cmd.Output()
 	if err != nil {
@@ -293,7 +293,7 @@ func TestPackageNamesSayWhatIsInside(t *testing.T) {
 }
 
 func TestTopLevelFoldersAreThoseOfTheHouse(t *testing.T) {
-	entries, err := os.ReadDir(filepath.Join("..", ".."))
+	entries, err := os.ReadDir(root)
 	require.NoError(t, err)
 	for _, entry := range entries {
 		if entry.IsDir() && !strings.HasPrefix(entry.Name(), ".") && !slices.Contains(folders, entry.Name()) {

@@ -8,7 +8,7 @@ package deps
 // alone, which is why every decision replays from text.
 var pure = []string{
 	"cri/inventory", "eviction", "eviction/config", "eviction/reclaim", "eviction/simulate",
-	"internal/admission", "internal/manifest", "internal/podspec", "internal/proc", "stats", "oom", "nodestatus",
+	"internal/admission", "internal/manifest", "internal/podspec", "internal/procfs", "stats", "oom", "nodestatus",
 	"scheduleradapter/config", "scheduleradapter/nodetable", "scheduleradapter/queue",
 	"scheduleradapter/framework", "scheduleradapter/lifecycle", "scheduleradapter/plugins/...", "scheduleradapter/preempt",
 }
@@ -32,14 +32,14 @@ var arrows = []arrow{
 		"programs assemble everything and nothing imports a program"},
 
 	{"stats", nil, "values are the bottom of the house"},
-	{"cgroup", []string{"internal/proc", "stats"}, "kernel files in, values out"},
+	{"cgroup", []string{"internal/procfs", "stats"}, "kernel files in, values out"},
 	{"cgroup/cgrouptest", []string{"cgroup", "internal/wait"}, "tests of every package make groups of this host here"},
 	{"cri/inventory", nil, "what a runtime has is a value"},
 	{"cri", []string{"cri/inventory", "internal/wire"}, "the runtime's answers in, messages out"},
-	{"internal/reference", nil, "command lines in, tables out"},
+	{"internal/doctable", nil, "command lines in, tables out"},
 	{"internal/osprocess", nil, "thread and memory settings know nothing of eviction"},
 	{"internal/podspec", nil, "what Kubernetes derives from a pod is below everything that asks for it"},
-	{"internal/proc", nil, "text in, values out"},
+	{"internal/procfs", nil, "text in, values out"},
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
@@ -62,15 +62,18 @@ var arrows = []arrow{
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
+	{"internal/install", nil, "a program is put onto a host, whatever it does there"},
+	{"internal/install/kube", nil, "the API server is asked to have the pods uninstall"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
-	{"test/harness", []string{"cgroup", "cgroup/cgrouptest", "internal/proc", "internal/process", "internal/require", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
+	{"test/harness", []string{"cgroup", "cgroup/cgrouptest", "internal/procfs", "internal/process", "internal/require", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/require", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
 	{"test/all", []string{"internal/sandbox"}, "tests are run here, and look for the programs where sandbox says"},
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
 	{"test/controlplane/scheduler", []string{"internal/process", "internal/sandbox"}, "a scheduler runs as a process, whatever is tested by it"},
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
+	{"test/deploy", []string{"internal/golden", "internal/require", "test/controlplane/apiserver"}, "the chart is made by helm, and an API server accepts it"},
 	{"test/controlplane/conformance", []string{"internal/process", "internal/sandbox", "internal/wait", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "upstream's tests drive the built scheduler"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/shrink", nil, "comparisons with Kubernetes make their failing inputs smaller"},
@@ -80,7 +83,7 @@ var arrows = []arrow{
 	{"eviction/config", []string{"eviction", "eviction/reclaim", "internal/manifest", "stats"}, "configuration becomes the core's thresholds"},
 	{"eviction/reclaim", []string{"eviction", "stats"}, "reclaim chooses over values only"},
 	{"eviction/simulate", []string{"eviction", "eviction/config", "eviction/reclaim", "internal/manifest", "nodestatus", "stats"}, "a scenario drives the core and names what it would publish"},
-	{"eviction/kill", []string{"cgroup", "eviction", "internal/proc", "stats"}, "a kill waits for no API and no runtime"},
+	{"eviction/kill", []string{"cgroup", "eviction", "internal/procfs", "stats"}, "a kill waits for no API and no runtime"},
 	{"eviction/pods", []string{"cri/inventory", "eviction", "internal/manifest", "internal/podspec", "internal/wire", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/runc", []string{"cri/inventory", "internal/wire"}, "runc's states in, messages out"},
 	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "internal/podspec", "stats"}, "a source of pods feeds the merged view"},
@@ -90,18 +93,18 @@ var arrows = []arrow{
 	{"eviction/gc", []string{"cri/inventory", "eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
 		"removes and reports what reclaim has chosen"},
 	{"eviction/intent", nil, "the file keeps entries and does not interpret them"},
-	{"eviction/keep", []string{"eviction", "eviction/control", "eviction/intent", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire"}, "what the next process continues with is written beside the loop"},
+	{"eviction/checkpoint", []string{"eviction", "eviction/control", "eviction/intent", "eviction/journal", "eviction/kill", "internal/osprocess", "internal/wire"}, "what the next process continues with is written beside the loop"},
 	{"eviction/journal", nil, "the journal keeps entries and knows nothing of what they mean"},
-	{"eviction/agent", []string{"cri/inventory", "eviction/keep", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the socket; the agent on the other side has the API server"},
+	{"eviction/agent", []string{"cri/inventory", "eviction/checkpoint", "eviction/kill", "internal/osprocess", "internal/wire", "nodestatus"}, "evictd's side of the socket; the agent on the other side has the API server"},
 	{"eviction/control", []string{"eviction", "eviction/config", "eviction/kill", "eviction/pods", "eviction/reclaim", "nodestatus", "oom", "oom/apply", "stats", "stats/collect"},
 		"the loop could run in a process of its own without network"},
 
 	{"eviction/daemon", []string{"cgroup", "cri/inventory", "eviction/...", "internal/...", "nodestatus", "oom/...", "stats/..."}, "evictd run assembles everything below it"},
 	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "publishing decides nothing and blocks nothing"},
 
-	{"stats/collect", []string{"cgroup", "internal/proc", "stats"}, "sensing knows no pods beyond their cgroups"},
+	{"stats/collect", []string{"cgroup", "internal/procfs", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"internal/podspec"}, "a policy over manifests"},
-	{"oom/apply", []string{"cgroup", "internal/proc", "oom", "stats"}, "writing scores decides nothing"},
+	{"oom/apply", []string{"cgroup", "internal/procfs", "oom", "stats"}, "writing scores decides nothing"},
 	{"oom/watch", []string{"cgroup", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
 	{"nodestatus/render", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},
@@ -151,7 +154,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},
@@ -217,7 +220,7 @@ var impureNames = []struct {
 
 // folders are the top-level folders the house has room for.
 var folders = []string{
-	"bin", "cgroup", "cmd", "cri", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
+	"bin", "cgroup", "cmd", "cri", "deploy", "docs", "eviction", "internal", "nodestatus", "oom", "scheduleradapter", "stats", "systemd", "test",
 }
 
 // vague package names say nothing of what is inside.

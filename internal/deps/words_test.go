@@ -40,7 +40,6 @@ var words = []word{
 }
 
 func TestCommentsAndStringsUseTheWordsOfTheField(t *testing.T) {
-	root := filepath.Join("..", "..")
 	err := filepath.WalkDir(root, func(file string, entry fs.DirEntry, err error) error {
 		if err != nil {
 			return err

@@ -54,26 +54,18 @@ func TestATokenThatIsRefusedIsReadAgain(t *testing.T) {
 	token, kubeconfig := filepath.Join(dir, "token"), filepath.Join(dir, "config")
 	write := func(file, text string) {
 		t.Helper()
-		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o600))
 	}
 	write(token, "first")
 	write(kubeconfig, strings.NewReplacer("token: secret", "tokenFile: "+token, "https://10.0.0.1:6443", server.URL, "server:", "insecure-skip-tls-verify: true, server:").Replace(file))
 	cfg, err := kubeclient.Config(kubeconfig, "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	request := func(want int) {
 		t.Helper()
 		response, err := client.Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		response.Body.Close()
 		if response.StatusCode != want {
 			t.Errorf("answer %s, want %d", response.Status, want)

@@ -4,6 +4,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
 	"strconv"
 	"unicode"
 	"unicode/utf16"
@@ -32,6 +35,21 @@ func printable(document []byte) []byte {
 		document = document[n:]
 	}
 	return safe
+}
+
+// Encode writes a document as a line of JSON, in which <, > and & are themselves.
+func Encode(out io.Writer, document any) error {
+	encoder := json.NewEncoder(out)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(document)
+}
+
+// Send answers a request with a document.
+func Send(w http.ResponseWriter, document any, log *slog.Logger) {
+	w.Header().Set("Content-Type", "application/json")
+	if err := Encode(w, document); err != nil {
+		log.Debug("a document is not delivered", "error", err)
+	}
 }
 
 // Decode decodes a document for people: escapes of what does not print stay escapes.

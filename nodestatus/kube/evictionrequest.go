@@ -34,6 +34,9 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 		if request.Delete {
 			_, _ = p.markTarget(ctx, v) // the deletion does not wait for it
 		}
+		if may, _ := p.taintFirst(ctx); !may {
+			continue // until the next call
+		}
 		response, final := p.requestEviction(ctx, &request)
 		if final {
 			p.granted(v.ID, request.UID)

@@ -45,7 +45,8 @@ type Publisher struct {
 	conditionsWritten time.Time
 	conflicts         conflictDetector
 	leaseWritten      time.Time // when the Lease was last written
-	taintsForbidden   bool      // the API server has forbidden the last request
+	taintsForbidden   time.Time // since when the API server forbids them; zero where it does not
+	taintMissing      time.Time // since when a taint could not be written although the API server answers; zero where none is missing
 	intents           map[string]*victim
 	evictionRequests  map[types.UID]wire.EvictionRequest
 	queue             []event

@@ -23,6 +23,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -87,10 +88,10 @@ type fixture struct {
 
 var fixtures atomic.Int64
 
-func newFixture(t *testing.T, mode nodestatus.Mode) *fixture {
+func newFixture(t *testing.T, mode nodestatus.Mode, faults ...*fault) *fixture {
 	t.Helper()
 	cfg := serve(t)
-	w := &fixture{t: t, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
+	w := &fixture{t: t, faults: faults, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
 	requests := kube.NewRequests()
 	faultyCfg := rest.CopyConfig(cfg)
 	faultyCfg.Wrap(requests.Wrap)
@@ -152,11 +153,15 @@ func (w *fixture) hasReported(id string) bool {
 
 // fail puts an answer in the way of so many requests.
 func (w *fixture) fail(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) {
-	f := &fault{method: method, path: path, answer: answer}
-	f.left.Store(times)
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.faults = append(w.faults, f)
+	w.faults = append(w.faults, newFault(times, method, path, answer))
+}
+
+func newFault(times int64, method, path string, answer func(*http.Request) (*http.Response, error)) *fault {
+	f := &fault{method: method, path: path, answer: answer}
+	f.left.Store(times)
+	return f
 }
 
 // stand says how the node stands.
@@ -236,9 +241,7 @@ func TestTaintNeverShowsBeforeItsCondition(t *testing.T) {
 	w.stand(nodestatus.Native, false)
 	await(t, "the node", func() bool { return statusOf(w.seen(), v1.NodeMemoryPressure) == v1.ConditionFalse })
 	watch, err := w.api.CoreV1().Nodes().Watch(t.Context(), metav1.SingleObject(metav1.ObjectMeta{Name: w.node}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer watch.Stop()
 	w.fail(3, http.MethodPatch, "/nodes/"+w.node+"/status", cut)
 	w.stand(nodestatus.Native, true)

@@ -14,9 +14,10 @@ import (
 
 // Requests counts the requests to the API server and stores their errors.
 type Requests struct {
-	mu      sync.Mutex
-	state   wire.API
-	changed chan struct{}
+	mu       sync.Mutex
+	state    wire.API
+	answered time.Time // last, by what is no fault of the API server
+	changed  chan struct{}
 }
 
 // NewRequests has no requests.
@@ -59,6 +60,16 @@ func (r *Requests) recordAnswer(code int, fault string) {
 		r.notify()
 	}
 	r.state.Error = fault
+	if fault == "" {
+		r.answered = time.Now()
+	}
+}
+
+// answeredSince says whether the API server has answered any request since a time.
+func (r *Requests) answeredSince(at time.Time) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.answered.After(at)
 }
 
 // record stores whether the API server forbids a kind of request. Errors other than 403

@@ -17,20 +17,14 @@ import (
 	"github.com/evictd/evictd/internal/wire"
 )
 
-const (
-	// rewriteWindow is how long after its first write a terminal phase is checked: a kubelet
-	// without knowledge of the eviction writes its own status.
-	rewriteWindow = 10 * time.Second
-	// taintPatience is how long a terminal phase waits for the taint. A controller replaces
-	// the pod at once, and without the taint a scheduler may bind the new pod here.
-	taintPatience = 2 * time.Second
-)
+// rewriteWindow is how long after its first write a terminal phase is checked: a kubelet
+// without knowledge of the eviction writes its own status.
+const rewriteWindow = 10 * time.Second
 
 // victim is an intent and which parts of it were written.
 type victim struct {
 	wire.Intent
 	targeted bool      // the condition DisruptionTarget was written, or there is none
-	ended    time.Time // when the phase was first due; zero before
 	failed   time.Time // when it was first written; zero before
 	// The events were queued.
 	evicted, overdue, overridden bool
@@ -115,7 +109,7 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 			delete(p.intents, id)
 		} else {
 			has := p.intents[id]
-			has.targeted, has.ended, has.failed = v.targeted, v.ended, v.failed
+			has.targeted, has.failed = v.targeted, v.failed
 		}
 		p.mu.Unlock()
 		if done {
@@ -145,12 +139,9 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 	if v.Ended.IsZero() {
 		return false, nil
 	}
-	if v.ended.IsZero() {
-		v.ended = time.Now()
-	}
 	if v.failed.IsZero() {
-		if p.awaitsTaint() && time.Since(v.ended) < taintPatience {
-			return false, nil
+		if may, err := p.taintFirst(ctx); err != nil || !may {
+			return false, err
 		}
 		gone, err := p.markFailed(ctx, v)
 		if err == nil {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -27,9 +28,7 @@ func (w *fixture) evicted(name string) (*v1.Pod, *wire.Intent) {
 		ObjectMeta: metav1.ObjectMeta{Name: w.node + name},
 		Spec:       v1.PodSpec{NodeName: w.node, Containers: []v1.Container{{Name: "c", Image: "none"}}},
 	}, metav1.CreateOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return pod, &wire.Intent{
 		ID: "intent-" + pod.Name, UID: pod.UID, Namespace: pod.Namespace, Name: pod.Name, Decided: time.Now(),
 		Message: "The node was low on resource: memory. ", Annotations: map[string]string{"starved_resource": "memory"}, DisruptionTarget: true,
@@ -39,9 +38,7 @@ func (w *fixture) evicted(name string) (*v1.Pod, *wire.Intent) {
 func (w *fixture) pod(name string) *v1.Pod {
 	w.t.Helper()
 	pod, err := w.api.CoreV1().Pods("default").Get(w.t.Context(), name, metav1.GetOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	return pod
 }
 
@@ -82,9 +79,7 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 		t.Errorf("status %+v", w.pod(pod.Name).Status)
 	}
 	events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	count := 0
 	for _, e := range events.Items {
 		if e.Regarding.UID == pod.UID {
@@ -99,23 +94,89 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	}
 }
 
-// TestPodHasFailedOnlyOnceTheNodeHasItsTaint has the first request for the taint fail.
+// The API server refuses the first requests for the taint in each case.
 //
 // rule: M.86
-func TestPodHasFailedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
+func TestPodIsReplacedOnlyOnceTheNodeHasItsTaint(t *testing.T) {
 	t.Parallel()
-	w := newFixture(t, nodestatus.Backstop)
-	w.stand(nodestatus.Backstop, false)
-	await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+	for _, c := range []struct {
+		name   string
+		times  int64 // that the taint is refused
+		answer func(*http.Request) (*http.Response, error)
+	}{
+		{"a connection is cut", 1, cut},
+		{"it was away for long", 6, cut}, // then the taint is tried again after seconds
+		{"it has just started", 1, status(http.StatusForbidden, metav1.StatusReasonForbidden)},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			w := newFixture(t, nodestatus.Backstop)
+			w.stand(nodestatus.Backstop, false)
+			await(t, "the condition", func() bool { return statusOf(w.seen(), ownMemory) == v1.ConditionFalse })
+			failed, failing := w.evicted("failed")
+			evicted, evicting := w.evicted("evicted")
+			var refused atomic.Int64
+			var asked atomic.Bool
+			w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node, func(r *http.Request) (*http.Response, error) {
+				if strings.HasSuffix(r.URL.Path, "/status") || refused.Add(1) > c.times {
+					return nil, nil
+				}
+				return c.answer(r)
+			})
+			untainted := func(what string) {
+				if !tainted(w.seen(), ownTaint) {
+					t.Errorf("the pod %s before the node has its taint", what)
+				}
+			}
+			w.fail(1<<30, http.MethodPatch, "/pods/"+failed.Name, func(r *http.Request) (*http.Response, error) {
+				if strings.Contains(w.bodyOf(r), `"Failed"`) {
+					untainted("has failed")
+				}
+				return nil, nil
+			})
+			w.fail(1<<30, http.MethodPost, "/pods/"+evicted.Name+"/eviction", func(*http.Request) (*http.Response, error) {
+				untainted("is evicted")
+				asked.Store(true)
+				return nil, nil
+			})
+			w.stand(nodestatus.Backstop, true)
+			await(t, "the taint to be refused", func() bool { return refused.Load() >= c.times })
+			failing.Ended, evicting.Requested = time.Now(), true
+			w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+				UID: evicted.UID, Pod: evicted.Namespace + "/" + evicted.Name, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)},
+			}})
+			w.publisher.Handle(wire.ToAgent{Intent: evicting})
+			w.publisher.Handle(wire.ToAgent{Intent: failing})
+			await(t, "the status", func() bool { return w.pod(failed.Name).Status.Phase == v1.PodFailed })
+			await(t, "the request of the eviction", asked.Load)
+		})
+	}
+}
+
+// TestPodHasFailedAfterTheTaintAlsoWhereTheAgentHasJustStarted has the agent know neither the Node
+// nor, at first, what evictd says of it.
+//
+// rule: M.86
+func TestPodHasFailedAfterTheTaintAlsoWhereTheAgentHasJustStarted(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, nodestatus.Backstop, newFault(1<<30, http.MethodGet, "/nodes", func(r *http.Request) (*http.Response, error) {
+		if strings.HasSuffix(r.URL.Path, "/nodes") {
+			return cut(r)
+		}
+		return nil, nil
+	}))
+	w.fail(1<<30, http.MethodPatch, "/nodes/"+w.node+"/status", cut)
 	pod, intent := w.evicted("")
-	w.fail(1, http.MethodPatch, "/nodes/"+w.node, cut)
 	w.fail(1<<30, http.MethodPatch, "/pods/"+pod.Name, func(r *http.Request) (*http.Response, error) {
-		if body := w.bodyOf(r); strings.Contains(body, `"Failed"`) && !tainted(w.seen(), ownTaint) {
-			t.Error("the pod has failed before the node has its taint")
+		if strings.Contains(w.bodyOf(r), `"Failed"`) {
+			if !tainted(w.seen(), ownTaint) {
+				t.Error("the pod has failed before the node has its taint")
+			}
+		} else {
+			w.stand(nodestatus.Backstop, true) // while the phase is due
 		}
 		return nil, nil
 	})
-	w.stand(nodestatus.Backstop, true)
 	intent.Ended = time.Now()
 	w.publisher.Handle(wire.ToAgent{Intent: intent})
 	await(t, "the status", func() bool { return w.pod(pod.Name).Status.Phase == v1.PodFailed })
@@ -214,9 +275,7 @@ func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 func (w *fixture) reasons(uid types.UID) (reasons []string) {
 	w.t.Helper()
 	events, err := w.api.EventsV1().Events("default").List(w.t.Context(), metav1.ListOptions{})
-	if err != nil {
-		w.t.Fatal(err)
-	}
+	require.NoError(w.t, err)
 	for _, e := range events.Items {
 		if e.Regarding.UID == uid {
 			reasons = append(reasons, e.Reason)

@@ -16,7 +16,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/oom"
 )
 
@@ -133,7 +133,7 @@ func (a *Applier) started(pid int) uint64 {
 	if err != nil {
 		return 0
 	}
-	stat, _ := proc.ParseStat(text)
+	stat, _ := procfs.ParseStat(text)
 	return stat.Started
 }
 

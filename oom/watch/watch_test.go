@@ -47,9 +47,7 @@ func burst(t *testing.T, s *cgroup.System, group, name string) (pid int) {
 	require.NoError(t, os.Symlink(shell, program))
 	c := exec.CommandContext(t.Context(), program, "-c", `read go; x=x; while :; do x=$x$x; done`)
 	in, err := c.StdinPipe()
-	if err = errors.Join(err, c.Start(), s.Add(group, c.Process.Pid)); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, errors.Join(err, c.Start(), s.Add(group, c.Process.Pid)))
 	fmt.Fprintln(in, "go")
 	if err := c.Wait(); c.ProcessState.Sys().(syscall.WaitStatus).Signal() != syscall.SIGKILL {
 		t.Fatal("the kernel has not killed it:", err)

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/profile"
@@ -35,10 +35,7 @@ func plugins() []config.Plugin {
 // the file beside it.
 func TestCases(t *testing.T) {
 	golden.Each(t, "testdata/*.yaml", func(t *testing.T, file string) {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := require.ReadFile(t, file)
 		golden.Check(t, golden.Beside(file, ".txt"), compiled(data))
 	})
 }
@@ -51,14 +48,9 @@ func TestExamplesChangeNothingButWhatTheyAreAbout(t *testing.T) {
 }
 
 func checkExample(t *testing.T, file string) {
-	data, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := require.ReadFile(t, file)
 	name, err := filepath.Rel("../../docs/examples", file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	golden.Check(t, "testdata/examples/"+strings.TrimSuffix(strings.ReplaceAll(name, "/", "-"), ".yaml")+".txt", compiled(data))
 }
 
@@ -173,14 +165,10 @@ extenders:
 - {urlPrefix: "http://127.0.0.1", managedResources: [{name: b.example/y, ignoredByScheduler: true}]}
 `)
 	file, err := config.Load(data, "", plugins())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	before := file.KubeSchedulerConfiguration.DeepCopy()
 	first, err := config.Compile(&file, plugins())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	second, err := config.Compile(&file, plugins())
 	if err != nil || !reflect.DeepEqual(first, second) {
 		t.Errorf("compiled again: %+v, %v; at first %+v", second, err, first)
@@ -204,13 +192,9 @@ func TestTheEnvironmentOverridesHowManyVolumesANodeTakes(t *testing.T) {
 		{"many", 39, 256, "^[cmr]5.*|t3|z1d", `[KUBE_MAX_PD_VOLS: "many" is not a number above 0: ignored]`},
 	} {
 		file, err := config.Load(data, c.value, plugins())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		compiled, err := config.Compile(&file, plugins())
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		instances := compiled.Profiles[0].Plugins
 		args := instances[slices.IndexFunc(instances, func(i config.Instance) bool { return i.Name == "NodeVolumeLimits" })].Args.(*config.NodeVolumeLimitsArgs)
 		ebs := config.InTreeLimit{Plugin: "kubernetes.io/aws-ebs", Count: c.ebs, InstanceTypes: c.types}

@@ -6,6 +6,7 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
@@ -16,21 +17,13 @@ func TestTheVersionedConfigurationHasDefaultsAndPlugins(t *testing.T) {
 	}
 	file, err := Load([]byte(`{apiVersion: kubescheduler.config.k8s.io/v1, kind: KubeSchedulerConfiguration, parallelism: 8,
 		profiles: [{schedulerName: s, pluginConfig: [{name: C, args: {a: 1}}], plugins: {filter: {enabled: [{name: C}]}}}]}`), "", append(plugins, Plugin{Name: "C"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	cfg, err := Compile(&file, append(plugins, Plugin{Name: "C"}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	text, err := json.Marshal(cfg.Versioned([]configv1.Extender{{URLPrefix: "http://e", TLSConfig: &configv1.ExtenderTLSConfig{KeyData: []byte("key"), ServerName: "e"}}}))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var got configv1.KubeSchedulerConfiguration
-	if err := json.Unmarshal(text, &got); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, json.Unmarshal(text, &got))
 	p := got.Profiles[0]
 	if *got.Parallelism != 8 || *got.PodMaxBackoffSeconds != 10 || got.LeaderElection.ResourceName != "kube-scheduler" || got.Extenders[0].URLPrefix != "http://e" || got.Extenders[0].TLSConfig.ServerName != "e" || got.Extenders[0].TLSConfig.KeyData != nil || *p.SchedulerName != "s" {
 		t.Errorf("got %s", text)

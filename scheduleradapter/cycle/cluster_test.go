@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
@@ -63,9 +64,7 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 	var plan framework.Plan
 	enable := func(make framework.Factory, args any, weight int64, points ...framework.Point) {
 		p, err := make(args, env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		for _, point := range points {
 			plan[point] = append(plan[point], framework.Enabled{Plugin: p, Weight: weight})
 		}
@@ -86,9 +85,7 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 		change(&plan)
 	}
 	runner, err := framework.New("default-scheduler", &plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	c.Scheduler, err = New(start, Config{
 		Table: c.table,
 		Env:   framework.Env{Random: rand.New(rand.NewPCG(1, 0))},
@@ -96,9 +93,7 @@ func newCluster(t testing.TB, extra ...func(*framework.Plan)) *cluster {
 			return []Profile{{runner, func(n int) int { return c.enough(n) }}}, nil
 		},
 	}, silent{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return c
 }
 

@@ -7,7 +7,10 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	"k8s.io/apimachinery/pkg/api/resource"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -37,9 +40,11 @@ type Explanation struct {
 	Pod  string `json:"pod"`
 	Node string `json:"node,omitempty"` // the pod's node; it is evaluated without the pod
 	// Waiting is nil if the pod is not in the queue.
-	Waiting  *PendingPod `json:"waiting,omitempty"`
-	Nodes    int         `json:"nodes"`
-	Feasible int         `json:"feasible"`
+	Waiting *PendingPod `json:"waiting,omitempty"`
+	// Group is nil if the pod is scheduled without others.
+	Group    *GroupExplanation `json:"podGroup,omitempty"`
+	Nodes    int               `json:"nodes"`
+	Feasible int               `json:"feasible"`
 	// Refusal is why no node was evaluated.
 	Refusal string `json:"refusal,omitempty"`
 	// Refused groups the infeasible nodes by the filter that rejected them first, the
@@ -50,6 +55,17 @@ type Explanation struct {
 	Nearest []Near `json:"nearest"`
 	// Best are the feasible nodes with the highest scores, the highest first.
 	Best []Scored `json:"best"`
+}
+
+// GroupExplanation is the state of a pod's PodGroup.
+type GroupExplanation struct {
+	Name string `json:"name"` // namespace/name
+	// MinCount pods get nodes together, or none; 0: each pod that fits gets one.
+	MinCount int32 `json:"minCount"`
+	Placed   int   `json:"placed"` // pods with a node
+	Waiting  int   `json:"waiting"`
+	// Message is that of the condition PodGroupInitiallyScheduled while it is False.
+	Message string `json:"message,omitempty"`
 }
 
 // Refused are nodes that a plugin rejects for the same reasons.
@@ -137,6 +153,7 @@ func (s *Scheduler) Explain(now time.Time, name string) (x Explanation, found bo
 	if e := s.Queue.Get(pod.UID); e != nil {
 		x.Waiting = new(s.pending(e))
 	}
+	x.Group = s.explainGroup(pod)
 	if _, row := s.Table.Find(pod.UID); row != nodetable.NoRow {
 		x.Node = s.Table.Node(row).Name.Value()
 		s.Table.Displace(pod.UID)
@@ -155,6 +172,29 @@ func (s *Scheduler) Explain(now time.Time, name string) (x Explanation, found bo
 	x.refuse(cycle)
 	x.score(cycle)
 	return x, true
+}
+
+// explainGroup is the state of the group of a pod; nil: the pod is scheduled without others,
+// or its PodGroup does not exist.
+func (s *Scheduler) explainGroup(pod *nodetable.Pod) *GroupExplanation {
+	name := pod.Object.Spec.SchedulingGroup
+	if !s.podGroups || name == nil || name.PodGroupName == nil {
+		return nil
+	}
+	key := nodetable.PodGroupKey{Namespace: pod.Object.Namespace, Name: *name.PodGroupName}
+	group := s.PodGroup(key)
+	if group == nil {
+		return nil
+	}
+	x := &GroupExplanation{Name: key.String(), Placed: s.Table.PodGroupSize(key)}
+	x.Waiting = s.PodGroupPods(key) - x.Placed
+	if gang := group.Spec.SchedulingPolicy.Gang; gang != nil {
+		x.MinCount = gang.MinCount
+	}
+	if c := meta.FindStatusCondition(group.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled); c != nil && c.Status == metav1.ConditionFalse {
+		x.Message = c.Message
+	}
+	return x
 }
 
 // find searches the queue, then the nodes.

@@ -1,6 +1,7 @@
 package cycle
 
 import (
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -45,7 +46,7 @@ func (s *Scheduler) handleSchedulingFailure(now time.Time, a *Attempt, r Result)
 	s.Queue.Fail(now, a.Entry, queue.Rejection{Unschedulable: r.Rejectors, Pending: r.Pending})
 	switch {
 	case r.Nomination.Decided:
-		s.nominate(now, a.Pod, a.Nominated)
+		s.nominate(now, a)
 	case a.Place() != queue.Nowhere && s.Nominator.Node(a.Pod.UID) == "" && a.Entry.Pod.Object.Status.NominatedNodeName != "":
 		s.restoreNomination(now, a.Entry.Pod, r.Status.Plugin == preempt.Name)
 	}
@@ -85,21 +86,22 @@ func (s *Scheduler) restoreNomination(now time.Time, pod *nodetable.Pod, preempt
 	s.setNominationDeadline(now, pod.UID, node, nil)
 }
 
-// nominate nominates a node for a pod, empty for none, and clears the nominations
-// of pods of lower priority for that node.
-func (s *Scheduler) nominate(now time.Time, pod *nodetable.Pod, node string) {
-	var lower []*nodetable.Pod
-	if node != "" {
-		for other := range s.Nominator.On(nodetable.Intern(node)) {
-			if other.Priority < pod.Priority {
+// nominate nominates the node of an attempt, empty for none. If a victim is to be deleted,
+// the nominations of pods of lower priority for that node are cleared.
+// Source: kube-scheduler's Executor.prepareCandidateAsync.
+func (s *Scheduler) nominate(now time.Time, a *Attempt) {
+	if slices.ContainsFunc(a.Victims, func(victim *nodetable.Pod) bool { return !victim.Terminating }) {
+		var lower []*nodetable.Pod
+		for other := range s.Nominator.On(nodetable.Intern(a.Nominated)) {
+			if other.Priority < a.Pod.Priority {
 				lower = append(lower, other)
 			}
 		}
+		for _, other := range lower {
+			s.releaseNomination(now, other, a.Nominated)
+		}
 	}
-	for _, other := range lower {
-		s.releaseNomination(now, other, node)
-	}
-	s.setNomination(now, pod, node)
+	s.setNomination(now, a.Pod, a.Nominated)
 }
 
 // releaseNomination clears the nomination of a pod, and activates it and the pods

@@ -105,6 +105,7 @@ type Loop struct {
 	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
 	patches                []patch                     // written at the end of a step
+	suspended              *suspendedAttempt           // nil: no attempt waits for an extender
 	scheduledGroups        map[types.UID]bool          // PodGroups that were scheduled, which informers may not have reported
 	work                   context.Context             // of the goroutines
 	goroutines             sync.WaitGroup
@@ -198,7 +199,8 @@ func (l *Loop) Run(ctx context.Context) error {
 			stop()
 		}
 	})()
-	l.Work = ctx
+	l.Work, l.Suspends = ctx, true
+	defer l.cycle.EndAttempt()
 	for ctx.Err() == nil {
 		l.stepped()
 		l.calls.Run()
@@ -234,6 +236,9 @@ func (l *Loop) Run(ctx context.Context) error {
 // scheduleNext pops a pod, runs its scheduling cycle and starts its binding cycle.
 // It returns false if there is no pod to pop or MaxBindings is reached.
 func (l *Loop) scheduleNext(now time.Time) bool {
+	if l.suspended != nil {
+		return l.resume(now)
+	}
 	if !l.leads || l.quickBindings >= l.cfg.MaxBindings {
 		return false
 	}
@@ -250,12 +255,21 @@ func (l *Loop) scheduleNext(now time.Time) bool {
 		}
 		return true
 	}
+	l.attempt(now, e, begin)
+	return true
+}
+
+// attempt runs the scheduling cycle of a pod and starts its binding cycle.
+func (l *Loop) attempt(now time.Time, e *queue.Entry, begin time.Time) {
 	a := l.ScheduleOne(now, e)
+	if a == nil {
+		l.suspend(e, begin)
+		return
+	}
 	l.metrics.attempted(a, time.Since(begin))
 	if a.Outcome == Scheduled && l.work.Err() == nil {
 		l.startBindingCycle(a, begin)
 	}
-	return true
 }
 
 // stepped records that the loop begins a step.
@@ -277,7 +291,7 @@ func (l *Loop) Alive() bool {
 func (l *Loop) idleTime(now time.Time) (time.Duration, bool) {
 	next, found := l.Deadline()
 	found = found && l.leads
-	if l.leads && l.quickBindings < l.cfg.MaxBindings {
+	if l.leads && l.quickBindings < l.cfg.MaxBindings && l.suspended == nil {
 		if at, ok := l.Queue.Next(now); ok && (!found || at.Before(next)) {
 			next, found = at, true
 		}

@@ -74,8 +74,9 @@ type groupMember struct {
 	result     Result
 	assignment framework.Assignment
 	row        nodetable.Row
-	cycle      *framework.Cycle
-	nominated  string // before the attempt
+	tried      bool
+	cycle      *framework.Cycle // nil without Config.KeepsCycles
+	nominated  string           // before the attempt
 }
 
 // groupAttempt is an attempt to schedule a pod group.
@@ -198,10 +199,12 @@ func (g *groupAttempt) try(members []*groupMember) podGroupStatus {
 // tryMember finds a node for a pod, places it there and runs Reserve.
 func (g *groupAttempt) tryMember(m *groupMember) {
 	c := &g.cycle
-	c.Now, c.Work = g.now.Add(g.ClockOffset), g.Work
+	c.Now, c.Work, c.Suspends = g.now.Add(g.ClockOffset), g.Work, false
 	c.Timing.Plugins = false
 	row, status := g.schedulePod(g.Profile, m.pod)
-	m.cycle = c.Clone()
+	if m.tried = true; g.keepsCycles {
+		m.cycle = c.Clone()
+	}
 	switch {
 	case row != nodetable.NoRow:
 		m.assignment, m.row = framework.Assignment{Pod: m.pod, Node: g.Table.Node(row), State: c.State}, row
@@ -239,7 +242,7 @@ func (g *groupAttempt) undo(members []*groupMember) {
 // complete gives the pods that were not tried the status of the group.
 func (g *groupAttempt) complete(status podGroupStatus) {
 	for _, m := range g.members {
-		if !m.placed && m.cycle == nil {
+		if !m.placed && !m.tried {
 			m.result = Result{Status: status.Status, Message: status.message()}
 		}
 	}

@@ -1,7 +1,9 @@
 package cycle
 
 import (
+	"reflect"
 	"testing"
+	"testing/synctest"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -41,5 +43,33 @@ func TestAPodGroupIsGatedUntilItsVictimsAreDeleted(t *testing.T) {
 		w.queued("p", "gated")
 		w.remove("two", on("a"))
 		w.after("bind p to a", "bind q to a", "event Scheduled of p: *", "event Scheduled of q: *", "podgroup workers Scheduled: ")
+	})
+}
+
+// rule: S8.46
+func TestAPodOfAGroupIsExplainedWithItsGroup(t *testing.T) {
+	withPodGroups(t, func(w *fixture) {
+		w.node("a")
+		w.gang("workers", 3, 10)
+		for _, name := range []string{"p", "q", "r"} {
+			w.set(name, prioritized(10), cpu("1"), grouped("workers"))
+		}
+		synctest.Wait()
+		for pod, want := range map[string]*GroupExplanation{
+			"p":        {Name: "default/workers", MinCount: 3, Waiting: 3},
+			"ordinary": nil,
+		} {
+			if want == nil {
+				w.set(pod)
+				synctest.Wait()
+			}
+			x, err := Ask(w.Context(), w.Loop, func() Explanation {
+				x, _ := w.Explain(w.now(), pod)
+				return x
+			})
+			if err != nil || !reflect.DeepEqual(x.Group, want) {
+				t.Errorf("%s: %+v, %v, expected %+v", pod, x.Group, err, want)
+			}
+		}
 	})
 }

@@ -101,19 +101,19 @@ func TestADeletedVictimIsNotSelectedAgainBeforeItsDeletionIsObserved(t *testing.
 func TestAPodOfLowerPriorityLosesItsNomination(t *testing.T) {
 	withLoop(t, func(w *fixture) {
 		w.full()
-		w.set("high", prioritized(10), cpu("2"))
-		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of one: *", "event Preempted of two: *",
-			"evict one for high", "evict two for high")
-		w.set("high", prioritized(10), cpu("2")) // older than the nomination
+		w.set("high", prioritized(10), cpu("1"))
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+		w.set("high", prioritized(10), cpu("1")) // older than the nomination
 		w.after()
 		if got := w.promised("high"); got != "a" {
 			t.Errorf("high is promised %q", got)
 		}
-		w.set("high", prioritized(10), cpu("2"), nominatedTo("a"))
+		w.set("high", prioritized(10), cpu("1"), nominatedTo("a"))
 		w.set("higher", prioritized(20), cpu("2"))
 		w.after("status of higher: Unschedulable nominated to \"a\"", "status of high: nominated to \"\"", "event FailedScheduling of higher: *",
+			"event Preempted of one: *", "evict one for higher",
 			"event FailedScheduling of high: 0/1 nodes are available: 1 Insufficient cpu. preemption: 0/1 nodes are available: 1 Insufficient cpu.", "status of high: Unschedulable")
-		w.set("high", prioritized(10), cpu("2"), nominatedTo("a")) // older than the nomination
+		w.set("high", prioritized(10), cpu("1"), nominatedTo("a")) // older than the nomination
 		w.after()
 		if got := w.promised("high"); got != "" {
 			t.Errorf("high is promised %q", got)

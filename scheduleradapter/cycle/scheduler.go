@@ -50,6 +50,8 @@ type Config struct {
 	// PodGroups: the pods of a PodGroup are scheduled together, as with the gate
 	// GenericWorkload.
 	PodGroups bool
+	// KeepsCycles: attempts of pods of a PodGroup have their Cycle, a copy for each pod.
+	KeepsCycles bool
 	// WrapProfile wraps a profile for the queue; nil: no wrapper.
 	WrapProfile func(queue.Profile) queue.Profile
 	// InitialBackoff is the backoff after the first failed attempt. It doubles with
@@ -69,15 +71,19 @@ type Scheduler struct {
 	ClockOffset time.Duration
 	// Work is the context of all attempts; nil: it does not end.
 	Work context.Context
+	// Suspends: an attempt to schedule a pod does not block while an extender answers.
+	Suspends bool
 
 	callbacks Callbacks
 	profiles  map[string]Profile
 	podGroups bool
-	random    framework.Random
-	nextStart int // index in the table's order at which the next sample starts
-	cycle     framework.Cycle
-	attempts  int
-	waiting   map[types.UID]*waitingPod
+	// keepsCycles is Config.KeepsCycles.
+	keepsCycles bool
+	random      framework.Random
+	nextStart   int // index in the table's order at which the next sample starts
+	cycle       framework.Cycle
+	attempts    int
+	waiting     map[types.UID]*waitingPod
 
 	nominationDeadlines nominationDeadlines
 	previousNominations map[types.UID]string // nominations of pods before they were assumed
@@ -92,6 +98,7 @@ func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 		waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
+	s.keepsCycles = cfg.KeepsCycles
 	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
 	if s.podGroups = cfg.PodGroups; s.podGroups {
 		cfg.Env.PodGroups = s

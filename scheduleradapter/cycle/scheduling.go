@@ -33,7 +33,7 @@ type Attempt struct {
 	// Node is the node of a scheduled or waiting pod.
 	Node string
 	// Cycle has the result for each node, until the next attempt; nil: no node was
-	// evaluated.
+	// evaluated, or Config.KeepsCycles is not set for a pod of a PodGroup.
 	Cycle     *framework.Cycle
 	Nominated string
 	Victims   []*nodetable.Pod
@@ -48,10 +48,13 @@ type Attempt struct {
 
 // ScheduleOne attempts to schedule a popped pod. The caller runs the binding cycle
 // of a scheduled pod, and then calls Remove or HandleBindingFailure. All other
-// outcomes are complete.
+// outcomes are complete. With Suspends it returns nil if the attempt is suspended.
 func (s *Scheduler) ScheduleOne(now time.Time, e *queue.Entry) *Attempt {
 	a := &Attempt{Entry: e, Pod: e.Pod, Number: e.Attempts}
 	r := s.SchedulingCycle(e.Pod, now)
+	if _, suspended := s.cycle.Suspended(); suspended {
+		return nil
+	}
 	a.Cycle, a.Message = r.Cycle, r.Message
 	if s.assumed(now, a, r); a.Outcome == "" {
 		s.handleSchedulingFailure(now, a, r)
@@ -109,14 +112,19 @@ var cleared = framework.Nomination{Decided: true}
 
 // SchedulingCycle selects a node for a pod of one of the profiles, without the
 // queue. After Success or Wait the pod is assumed on the node in the table until it
-// is forgotten.
+// is forgotten. A suspended cycle has no result and leaves no trace.
 func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
 	c := &s.cycle
-	c.Now, c.Work = now.Add(s.ClockOffset), s.Work
+	c.Now, c.Work, c.Suspends = now.Add(s.ClockOffset), s.Work, s.Suspends
 	c.Timing.Plugins = c.Timing.Clock != nil && s.attempts%pluginMetricsEvery == 0
 	s.attempts++
+	start := s.nextStart
 	row, status := s.schedulePod(p, pod)
+	if _, suspended := c.Suspended(); suspended {
+		s.nextStart = start
+		return Result{}
+	}
 	switch {
 	case row != nodetable.NoRow:
 		r := s.assume(p, framework.Assignment{Pod: pod, Node: s.Table.Node(row), State: c.State}, row, now)
@@ -128,6 +136,10 @@ func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 		return Result{Status: status, Rejectors: p.FilterPlugins(), Message: framework.NoNodes, Nomination: cleared, Cycle: c} // any new node may help
 	}
 	nomination, post := p.PostFilter(c) // an error is part of the message
+	if _, suspended := c.Suspended(); suspended {
+		s.nextStart = start
+		return Result{}
+	}
 	rejectors, pending := c.Rejectors()
 	return Result{
 		Status: status, Rejectors: rejectors, Pending: pending,

@@ -4,7 +4,6 @@ package explain
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
@@ -48,12 +47,7 @@ func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
 			http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
 			return
 		}
-		w.Header().Set("Content-Type", "application/json")
-		encoder := json.NewEncoder(w)
-		encoder.SetEscapeHTML(false)
-		if err := encoder.Encode(a.document); err != nil {
-			log.Debug("explanation is not sent", "error", err)
-		}
+		serve.Send(w, a.document, log)
 	}
 }
 
@@ -152,6 +146,12 @@ func writeExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 		}
 		fmt.Fprintln(w)
 	}
+	if g := x.Group; g != nil {
+		fmt.Fprintf(w, "  it is scheduled with PodGroup %s%s: %d with a node, %d without; the nodes are those of this pod alone\n", g.Name, atLeast(g.MinCount), g.Placed, g.Waiting)
+		if g.Message != "" {
+			fmt.Fprintf(w, "  the last attempt of the PodGroup: %s\n", g.Message)
+		}
+	}
 	if x.Refusal != "" {
 		fmt.Fprintf(w, "  no node is evaluated: %s\n", x.Refusal)
 	}
@@ -185,6 +185,13 @@ func writeExplanation(out io.Writer, x *cycle.Explanation, names bool) error {
 		}
 	}
 	return w.Flush()
+}
+
+func atLeast(minCount int32) string {
+	if minCount == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", %d pods together or none", minCount)
 }
 
 // writeBest writes the best nodes, with a column for each plugin with a score above

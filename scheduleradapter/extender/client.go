@@ -12,11 +12,14 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"slices"
 	"strings"
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
+	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // maxAnswer bounds the size of a response in bytes; a response for 5,000 nodes may
@@ -49,6 +52,47 @@ func (e *Extender) call(ctx context.Context, verb string, args, result any) erro
 	}
 	_, err = io.Copy(io.Discard, answer) // the connection is reused
 	return err
+}
+
+// request is a request of an attempt.
+type request struct {
+	extender *Extender
+	verb     string
+	asked    map[string]bool // names of nodes
+	found    bool            // by a later run of the attempt
+	done     chan struct{}
+	// The response; valid when done is closed.
+	result any
+	err    error
+}
+
+// Answered is closed when the response is there.
+func (r *request) Answered() <-chan struct{} { return r.done }
+
+// ask sends a request about rows, with pointers to the arguments and the result. A further
+// run of the attempt finds the request, if it was about one of its rows.
+func (e *Extender) ask(c *framework.Cycle, verb string, rows []nodetable.Row, args func() any, result any) *request {
+	usable := func(sent framework.Request) bool {
+		r, is := sent.(*request)
+		if !is || r.extender != e || r.verb != verb {
+			return false
+		}
+		r.found = true
+		return slices.ContainsFunc(rows, func(row nodetable.Row) bool { return r.asked[c.Table.Node(row).Name.Value()] })
+	}
+	send := func(ctx context.Context) framework.Request {
+		r := &request{extender: e, verb: verb, asked: make(map[string]bool, len(rows)), done: make(chan struct{}), result: result}
+		for _, row := range rows {
+			r.asked[c.Table.Node(row).Name.Value()] = true
+		}
+		args := args()
+		go func() {
+			defer close(r.done)
+			r.err = e.call(ctx, verb, args, result)
+		}()
+		return r
+	}
+	return c.Ask(usable, send).(*request)
 }
 
 // newClient makes the HTTP client of an extender. It verifies the server unless the

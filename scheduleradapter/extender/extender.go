@@ -31,7 +31,7 @@ type Extender struct {
 	log     *slog.Logger
 	failing bool     // the last error was logged
 	reasons []string // of the last Filter
-	scoring *scoring
+	scoring *request // of the last PreScore
 }
 
 // NewAll makes the extenders in order. The error joins the faults of all files and
@@ -118,17 +118,21 @@ func (e *Extender) PreFilter(c *framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
-// Filter calls the filterVerb.
+// Filter calls the filterVerb. It omits nodes about which the extender was not asked: they
+// became feasible after the request.
 func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	rows := c.Feasible.Append(nil)
-	var result wire.ExtenderFilterResult
-	err := e.call(c.Context(), e.cfg.FilterVerb, e.arguments(c, rows), &result)
+	r := e.ask(c, e.cfg.FilterVerb, rows, func() any { return e.arguments(c, rows) }, &wire.ExtenderFilterResult{})
+	if err := c.Await(r); err != nil {
+		return framework.AsStatus(err)
+	}
+	result, err := r.result.(*wire.ExtenderFilterResult), r.err
 	if err == nil && result.Error != "" {
 		err = errors.New(result.Error)
 	}
 	var passed map[string]bool
 	if err == nil {
-		passed, err = e.passed(c, rows, &result)
+		passed, err = e.passed(r, result)
 	}
 	if s, failed := e.statusOf(err); failed {
 		return s
@@ -136,6 +140,10 @@ func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 	e.reasons = e.reasons[:0]
 	for _, row := range rows {
 		name := c.Table.Node(row).Name.Value()
+		if !r.asked[name] {
+			c.Omit(row)
+			continue
+		}
 		if passed[name] {
 			continue
 		}
@@ -152,11 +160,7 @@ func (e *Extender) Filter(c *framework.Cycle) framework.Status {
 
 // passed are the names of the feasible nodes. A node that was not in the request is
 // an error.
-func (e *Extender) passed(c *framework.Cycle, rows []nodetable.Row, result *wire.ExtenderFilterResult) (map[string]bool, error) {
-	asked := make(map[string]bool, len(rows))
-	for _, row := range rows {
-		asked[c.Table.Node(row).Name.Value()] = true
-	}
+func (e *Extender) passed(r *request, result *wire.ExtenderFilterResult) (map[string]bool, error) {
 	var names []string
 	switch {
 	case e.cfg.NodeCacheCapable && result.NodeNames != nil:
@@ -168,7 +172,7 @@ func (e *Extender) passed(c *framework.Cycle, rows []nodetable.Row, result *wire
 	}
 	passed := make(map[string]bool, len(names))
 	for _, name := range names {
-		if !asked[name] {
+		if !r.asked[name] {
 			return nil, fmt.Errorf("claims a filtered node %q which is not found in the input node list", name)
 		}
 		passed[name] = true

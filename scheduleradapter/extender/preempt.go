@@ -15,11 +15,18 @@ func (e *Extender) Preempt(c *framework.Cycle, candidates []framework.Candidate)
 	if len(candidates) == 0 || !e.interested(c.Pod.Object) {
 		return candidates, nil
 	}
-	var result wire.ExtenderPreemptionResult
-	err := e.call(c.Context(), e.cfg.PreemptVerb, e.victims(c, candidates), &result)
+	rows := make([]nodetable.Row, len(candidates))
+	for i := range candidates {
+		rows[i] = candidates[i].Row
+	}
+	r := e.ask(c, e.cfg.PreemptVerb, rows, func() any { return e.victims(c, candidates) }, &wire.ExtenderPreemptionResult{})
+	if err := c.Await(r); err != nil {
+		return nil, err
+	}
+	err := r.err
 	var agreed []framework.Candidate
 	if err == nil {
-		agreed, err = e.agreed(c, candidates, result.NodeNameToMetaVictims)
+		agreed, err = e.agreed(c, candidates, r)
 	}
 	if s, failed := e.statusOf(err); failed {
 		return candidates, s.Err
@@ -53,18 +60,24 @@ func (e *Extender) victims(c *framework.Cycle, candidates []framework.Candidate)
 }
 
 // agreed are the candidates that the response names, in their order, with its
-// victims. A node that is no candidate, or a victim that is not on its node, is an
+// victims. A node that was no candidate, or a victim that was not on its node, is an
 // error. A node without victims is an error, or is left out if the extender is
-// ignorable.
-func (e *Extender) agreed(c *framework.Cycle, candidates []framework.Candidate, answer map[string]*wire.MetaVictims) (agreed []framework.Candidate, err error) {
+// ignorable. A node that a victim has left since the request is left out.
+func (e *Extender) agreed(c *framework.Cycle, candidates []framework.Candidate, r *request) (agreed []framework.Candidate, err error) {
+	answer := r.result.(*wire.ExtenderPreemptionResult).NodeNameToMetaVictims
 	known := 0
+	for name := range answer {
+		if r.asked[name] {
+			known++
+		}
+	}
+candidates:
 	for _, candidate := range candidates {
 		name := c.Table.Node(candidate.Row).Name.Value()
 		victims, named := answer[name]
 		if !named {
 			continue
 		}
-		known++
 		switch {
 		case victims != nil && len(victims.Pods) > 0:
 		case e.cfg.Ignorable:
@@ -75,7 +88,11 @@ func (e *Extender) agreed(c *framework.Cycle, candidates []framework.Candidate, 
 		candidate.Victims, candidate.Violations = nil, int(victims.NumPDBViolations)
 		for _, meta := range victims.Pods {
 			pod := podOn(c.Table, candidate.Row, meta)
-			if pod == nil {
+			switch {
+			case pod != nil:
+			case r.found:
+				continue candidates
+			default:
 				return nil, fmt.Errorf("claims to preempt pod (UID: %s) on node %q, but the pod is not found on that node", uid(meta), name)
 			}
 			candidate.Victims = append(candidate.Victims, pod)

@@ -19,6 +19,8 @@ type Cycle struct {
 	Now time.Time
 	// Work is the context of all attempts; nil: it does not end.
 	Work context.Context
+	// Suspends is set before Begin: Await does not block.
+	Suspends bool
 	// Feasible are the nodes that no filter has rejected. Filters change it with
 	// Reject and its variants only.
 	Feasible nodetable.Bits
@@ -31,8 +33,7 @@ type Cycle struct {
 	State  any
 	Timing Timing
 
-	attempt         context.Context // see Context; nil: not asked for
-	endAttempt      context.CancelFunc
+	requests        *requests // of the attempt; nil: there are none
 	runner          *Runner
 	rejections      []Rejection        // by row; valid if evaluated and not feasible
 	running         int16              // index of the running filter
@@ -64,23 +65,6 @@ type Rejection struct {
 type nominee struct {
 	row nodetable.Row
 	pod *nodetable.Pod
-}
-
-// AttemptTimeout bounds the calls of an attempt to extenders and out-of-tree plugins
-// together.
-const AttemptTimeout = 30 * time.Second
-
-// Context ends with the attempt, after AttemptTimeout, or with Work. Calls to other
-// programs and to out-of-tree plugins use it.
-func (c *Cycle) Context() context.Context {
-	if c.attempt == nil {
-		work := c.Work
-		if work == nil {
-			work = context.Background()
-		}
-		c.attempt, c.endAttempt = context.WithTimeout(work, AttemptTimeout)
-	}
-	return c.attempt
 }
 
 // Reject rejects a node in the running filter. The plugin defines the reasons.
@@ -123,6 +107,12 @@ func (c *Cycle) Search() (rows iter.Seq[nodetable.Row], enough int) {
 			}
 		}
 	}, c.enough
+}
+
+// Omit leaves a feasible node out in a late filter: an extender was not asked about it.
+func (c *Cycle) Omit(row nodetable.Row) {
+	c.Feasible.Clear(row)
+	c.Evaluated.Clear(row)
 }
 
 // LeaveOut leaves a feasible node out of the search: enough other nodes are feasible

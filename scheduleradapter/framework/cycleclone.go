@@ -15,6 +15,6 @@ func (c *Cycle) Clone() *Cycle {
 	for i, scores := range c.scores {
 		b.scores[i] = slices.Clone(scores)
 	}
-	b.attempt, b.endAttempt, b.Timing.Spans = nil, nil, nil
+	b.requests, b.Timing.Spans = nil, nil
 	return &b
 }

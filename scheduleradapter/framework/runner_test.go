@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -83,9 +84,7 @@ func newFixture(t *testing.T, points []Point, plugins ...*fakePlugin) *fixture {
 	last := &fakePlugin{name: "last"}
 	plan[QueueSort], plan[Bind] = []Enabled{{Plugin: last}}, []Enabled{{Plugin: last}}
 	runner, err := New("profile", &plan)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	pod := nodetable.NewPod(&v1.Pod{})
 	s := &fixture{T: t, Runner: runner, table: nodetable.New(), pod: pod}
 	for i := range 3 {

@@ -33,10 +33,7 @@ const GangScheduling = "GangScheduling"
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
-	if c.attempt != nil {
-		c.endAttempt()
-		c.attempt, c.endAttempt = nil, nil
-	}
+	c.beginRun()
 	c.candidates = c.candidates.Copied(table.Alive())
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())

@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"slices"
-	"sync"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -12,26 +11,17 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
 	listers "k8s.io/client-go/listers/core/v1"
-	"k8s.io/client-go/util/workqueue"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-const (
-	statusWriters  = 16
-	statusAttempts = 8 // patches that the API server rejects
-)
+const statusWriters = 16
 
-// statuses writes the latest status of each pod; one request per pod runs at a
-// time.
+// statuses writes the latest status of each pod.
 type statuses struct {
+	*latest[statusUpdate]
 	client kubernetes.Interface
 	pods   listers.PodLister
-	log    *slog.Logger
-	queue  workqueue.TypedRateLimitingInterface[types.UID]
-
-	mu      sync.Mutex
-	pending map[types.UID]statusUpdate
 }
 
 // statusUpdate is a status for a version of a pod.
@@ -41,65 +31,35 @@ type statusUpdate struct {
 }
 
 func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
-	limit := workqueue.NewTypedItemExponentialFailureRateLimiter[types.UID](50*time.Millisecond, 10*time.Second)
-	return &statuses{client: client, pods: pods, log: log, queue: workqueue.NewTypedRateLimitingQueue(limit), pending: map[types.UID]statusUpdate{}}
+	s := &statuses{client: client, pods: pods}
+	s.latest = newLatest(s.write)
+	s.merge = func(older, newer statusUpdate) statusUpdate {
+		return statusUpdate{newer.pod, older.status.With(newer.status)}
+	}
+	s.failed = func(update statusUpdate, err error) {
+		log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
+		written(update.status, "")
+	}
+	return s
 }
 
 func (s *statuses) add(pod *v1.Pod, status cycle.Status) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.pending[pod.UID] = statusUpdate{pod, s.pending[pod.UID].status.With(status)}
-	s.queue.Add(pod.UID)
+	s.latest.add(pod.UID, statusUpdate{pod, status})
 }
 
-func (s *statuses) run(ctx context.Context) {
-	defer context.AfterFunc(ctx, s.queue.ShutDown)()
-	var writers sync.WaitGroup
-	for range statusWriters {
-		writers.Go(func() {
-			for s.next(ctx) {
-			}
-		})
-	}
-	writers.Wait()
-}
-
-// next writes one status; false: the context has ended.
-func (s *statuses) next(ctx context.Context) bool {
-	uid, shutdown := s.queue.Get()
-	if shutdown {
-		return false
-	}
-	defer s.queue.Done(uid)
-	s.mu.Lock()
-	update, found := s.pending[uid]
-	delete(s.pending, uid)
-	s.mu.Unlock()
-	if !found {
-		return true
-	}
-	version, err := s.write(ctx, update)
-	switch {
-	case err == nil || gone(err) || ctx.Err() != nil:
-		s.queue.Forget(uid)
+// write patches a status. That of a pod that is gone counts as written.
+func (s *statuses) write(ctx context.Context, update statusUpdate) error {
+	version, err := s.patch(ctx, update)
+	if err == nil || gone(err) || ctx.Err() != nil {
 		written(update.status, version)
-	case s.queue.NumRequeues(uid) >= statusAttempts:
-		s.queue.Forget(uid)
-		s.log.Error("status of pod is not patched", "pod", update.pod.Namespace+"/"+update.pod.Name, "error", err)
-		written(update.status, "")
-	default:
-		s.mu.Lock()
-		update.status = update.status.With(s.pending[uid].status)
-		s.pending[uid] = update
-		s.mu.Unlock()
-		s.queue.AddRateLimited(uid)
+		return nil
 	}
-	return true
+	return err
 }
 
-// write patches the fields that differ from the informer's version, and returns the
+// patch patches the fields that differ from the informer's version, and returns the
 // resourceVersion of the pod that has them; empty: nothing was written.
-func (s *statuses) write(ctx context.Context, update statusUpdate) (version string, err error) {
+func (s *statuses) patch(ctx context.Context, update statusUpdate) (version string, err error) {
 	pod := update.pod
 	if latest, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && latest.UID == pod.UID {
 		pod = latest

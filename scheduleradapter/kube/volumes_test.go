@@ -13,6 +13,7 @@ import (
 	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/plugins/volumes"
 )
 
@@ -61,9 +62,7 @@ func TestAnEventWakesTheBindingsThatWaitForItsObject(t *testing.T) {
 		v.claimChanged("other", "c0")
 		v.volumeChanged("v1")
 		step("objects that no binding cycle waits for", 0)
-		if err := all.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v0"}}); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, all.Add(&v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v0"}}))
 		v.volumeChanged("v0")
 		step("its volume", 1)
 		time.Sleep(time.Hour)

@@ -34,7 +34,7 @@ type Writer struct {
 	binding   *traffic
 	evictions chan struct{}
 	statuses  *statuses
-	podGroups *podGroupStatuses
+	podGroups *latest[podGroupUpdate]
 	events    *events
 }
 
@@ -51,8 +51,8 @@ func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Lo
 // Run writes statuses and events until the context ends.
 func (w *Writer) Run(ctx context.Context) error {
 	var running sync.WaitGroup
-	running.Go(func() { w.statuses.run(ctx) })
-	running.Go(func() { w.podGroups.run(ctx) })
+	running.Go(func() { w.statuses.run(ctx, statusWriters) })
+	running.Go(func() { w.podGroups.run(ctx, 1) })
 	running.Go(func() { w.events.run(ctx) })
 	running.Wait()
 	return nil

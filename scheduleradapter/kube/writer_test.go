@@ -24,6 +24,7 @@ import (
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
@@ -170,9 +171,7 @@ func TestNothingIsWrittenOfPodsThatAreGoneOrHaveANode(t *testing.T) {
 	s.answer = func(string) (int, string) { return http.StatusNotFound, "NotFound" }
 	bound := aPod("bound")
 	bound.Spec.NodeName = "n"
-	if err := s.known.Add(bound); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, s.known.Add(bound))
 	w := s.writing()
 	w.PatchStatus(aPod("bound"), unschedulable("no room"))
 	w.PatchStatus(aPod("gone"), unschedulable("no room"))

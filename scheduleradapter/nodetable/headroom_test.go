@@ -11,6 +11,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 func lease(name, annotation string) *coordinationv1.Lease {
@@ -25,9 +27,7 @@ const annotationOfN1 = `{"v":1,"signals":{"pid.available":{"level":"ok"},"memory
 
 func TestHeadroomIsReadFromTheNodesLease(t *testing.T) {
 	node, h, err := NewHeadroom(lease("evictd-n1", annotationOfN1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	got := fmt.Sprintf("%s %d %v %s %d", node, h.Until.Unix(), h.Signals, h.Evicted[0].Owner, h.Evicted[0].At.Unix())
 	if want := "n1 1040 [{memory.available tight} {pid.available ok}] o 900"; got != want {
 		t.Errorf("read %s, want %s", got, want)
@@ -65,9 +65,7 @@ func TestRenewalAloneIsNoChange(t *testing.T) {
 		l := lease("evictd-n1", annotation)
 		l.Spec.RenewTime = &metav1.MicroTime{Time: time.Unix(renewed, 0)}
 		node, h, err := NewHeadroom(l)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return table.SetHeadroom(Intern(node), h)
 	}
 	if !set(annotationOfN1, 0) || set(annotationOfN1, 10) || !set(strings.Replace(annotationOfN1, "tight", "soft", 1), 20) {

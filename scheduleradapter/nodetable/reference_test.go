@@ -17,6 +17,8 @@ import (
 	"k8s.io/klog/v2"
 
 	"k8s.io/component-helpers/node/topology"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // reference is a naive cluster: objects in maps, counted for each question.
@@ -123,9 +125,7 @@ func (w *reference) on(node string) []*v1.Pod {
 // means reports whether a term of the pod `owner` matches another pod.
 func (w *reference) means(t *testing.T, owner *v1.Pod, term *v1.PodAffinityTerm, other *v1.Pod) bool {
 	selector, err := metav1.LabelSelectorAsSelector(term.LabelSelector)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	namespaces, byLabels := term.Namespaces, labels.Nothing()
 	if term.NamespaceSelector != nil {
 		if byLabels, err = metav1.LabelSelectorAsSelector(term.NamespaceSelector); err != nil {
@@ -312,9 +312,7 @@ func (w *reference) checkSelection(t *testing.T, table *Table, probe *v1.Pod, di
 	var fitting, repelling []string
 	for name, n := range w.nodes {
 		match, err := affinity.Match(n)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if alone := digest.Nodes == nil || digest.Nodes.Matches(NewNode(n)); alone != match {
 			t.Fatalf("node %s alone: matches %t, the reference says %t: %s", name, alone, match, digest.Nodes.Key.Value())
 		}

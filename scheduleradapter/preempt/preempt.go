@@ -3,6 +3,7 @@
 package preempt
 
 import (
+	"context"
 	"fmt"
 	"slices"
 
@@ -24,6 +25,9 @@ type Plugin struct {
 	percentage, absolute int
 
 	ledger ledger
+
+	searching context.Context // of the attempt whose search began at begin
+	begin     int
 
 	// State of the running search.
 	resolvable nodetable.Bits
@@ -103,6 +107,18 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	return framework.Nomination{Decided: true}, framework.Status{
 		Code: framework.Unschedulable, Reason: "preemption: " + why.Message(c.Table.Len()),
 	}
+}
+
+// offset is the index in rows at which a search begins. Further runs of an attempt that
+// preemptors suspend begin at the same one.
+func (p *Plugin) offset(c *framework.Cycle) int {
+	if len(p.env.Preemptors) == 0 {
+		return p.env.Random.IntN(len(p.rows))
+	}
+	if attempt := c.Context(); attempt != p.searching {
+		p.searching, p.begin = attempt, p.env.Random.IntN(len(p.rows))
+	}
+	return p.begin % len(p.rows)
 }
 
 // consult calls the preemptors in order.
@@ -189,7 +205,7 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 	p.ledger.follow(c.Table)
 	p.candidates, p.victims = p.candidates[:0], p.victims[:0]
 	var failures []error
-	clean, offset := 0, p.env.Random.IntN(len(p.rows))
+	clean, offset := 0, p.offset(c)
 	for i := range p.rows {
 		found, failure := s.tryNode(p.rows[(offset+i)%len(p.rows)])
 		if failure != nil {

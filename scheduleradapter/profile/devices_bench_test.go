@@ -20,6 +20,7 @@ import (
 	"k8s.io/dynamic-resource-allocation/cel"
 	"k8s.io/dynamic-resource-allocation/structured"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -46,18 +47,14 @@ func (acceptAll) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { 
 
 func newDeviceCluster(b testing.TB, nodes int) *deviceCluster {
 	cfg, err := config.Compile(&config.File{}, BuiltIn())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	env, stores := environment()
 	env.Binder = acceptAll{}
 	c := &deviceCluster{stores: stores}
 	c.Scheduler, err = cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
 		return New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 	}}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	c.class = &resourceapi.DeviceClass{ObjectMeta: metav1.ObjectMeta{Name: "test-class"}}
 	c.class.Spec.Selectors = []resourceapi.DeviceSelector{{CEL: &resourceapi.CELDeviceSelector{Expression: `device.driver == "` + testDriver + `"`}}}
 	stores.Devices.SetClass(c.class)
@@ -161,9 +158,7 @@ func BenchmarkDevices(b *testing.B) {
 				state := allocated
 				state.AllocatedDevices = maps.Clone(allocated.AllocatedDevices)
 				allocator, err := structured.NewAllocator(b.Context(), features, state, classes{c.class}, slices.Clone(c.slices), selectors)
-				if err != nil {
-					b.Fatal(err)
-				}
+				require.NoError(b, err)
 				for _, node := range c.nodes[:sample] {
 					if found, err := allocator.Allocate(b.Context(), node, claims); err != nil || len(found) != 1 {
 						b.Fatal(found, err)
@@ -184,8 +179,6 @@ func (c classes) List() ([]*resourceapi.DeviceClass, error) {
 
 func processorTime(b *testing.B) time.Duration {
 	var usage syscall.Rusage
-	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &usage); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, syscall.Getrusage(syscall.RUSAGE_SELF, &usage))
 	return time.Duration(usage.Utime.Nano() + usage.Stime.Nano())
 }

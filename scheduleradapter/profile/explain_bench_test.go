@@ -9,6 +9,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -19,16 +20,12 @@ import (
 func BenchmarkExplain(b *testing.B) {
 	for _, waiting := range []int{1, 10_000} {
 		cfg, err := config.Compile(&config.File{}, BuiltIn())
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		env, stores := environment()
 		scheduler, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
 			return New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 		}}, nil)
-		if err != nil {
-			b.Fatal(err)
-		}
+		require.NoError(b, err)
 		crowd(b, scheduler.Table, 5_000, 0)
 		for i := range waiting {
 			scheduler.Queue.Add(time.Time{}, crowded(b, fmt.Sprint("full-", i), 0))

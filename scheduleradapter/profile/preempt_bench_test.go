@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -23,16 +24,12 @@ type crowdedCluster struct{ *cycle.Scheduler }
 
 func newCrowd(b *testing.B, nodes int, running int32) crowdedCluster {
 	cfg, err := config.Compile(&config.File{}, BuiltIn())
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	env, stores := environment()
 	s, err := cycle.New(time.Time{}, cycle.Config{Table: env.Table, Env: env, Profiles: func(env framework.Env) ([]cycle.Profile, error) {
 		return New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 	}}, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	crowd(b, s.Table, nodes, running)
 	return crowdedCluster{s}
 }

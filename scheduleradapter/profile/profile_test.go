@@ -4,7 +4,6 @@ import (
 	"errors"
 	"log/slog"
 	"math/rand/v2"
-	"os"
 	"path/filepath"
 	"reflect"
 	"slices"
@@ -12,6 +11,7 @@ import (
 
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -32,9 +32,7 @@ func TestEveryBuiltInPluginIsMadeUnderItsName(t *testing.T) {
 		}
 	}
 	cfg, err := config.Compile(&file, BuiltIn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	env, stores := environment()
 	made := factories(stores)
 	for _, instance := range cfg.Profiles[0].Plugins {
@@ -66,23 +64,14 @@ func TestExamplesAreLoadedWithoutAWarningAndKeepEveryDefaultPlugin(t *testing.T)
 		t.Fatal(files, more, err)
 	}
 	usual, err := config.Compile(&config.File{}, BuiltIn())
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, file := range append(files, more...) {
 		t.Run(filepath.Base(filepath.Dir(file))+"/"+filepath.Base(file), func(t *testing.T) {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			data := require.ReadFile(t, file)
 			loaded, err := config.Load(data, "", BuiltIn())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			cfg, err := config.Compile(&loaded, BuiltIn())
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			env, stores := environment()
 			if _, err := New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler)); err != nil || len(cfg.Warnings) > 0 {
 				t.Error(cfg.Warnings, err)
@@ -108,9 +97,7 @@ func TestPluginsWithoutAFactoryAreReportedTogether(t *testing.T) {
 		config.Plugin{Name: "One", Default: true, Points: []framework.Point{framework.Filter}},
 		config.Plugin{Name: "Two", Default: true, Points: []framework.Point{framework.Score}})
 	cfg, err := config.Compile(&config.File{}, plugins)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	env, stores := environment()
 	_, err = New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 	const want = "profile default-scheduler: plugin One is not part of this program\nplugin Two is not part of this program"

@@ -3,7 +3,6 @@ package profile
 import (
 	"fmt"
 	"maps"
-	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -12,8 +11,9 @@ import (
 	configv1 "k8s.io/kube-scheduler/config/v1"
 	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/doctable"
 	"github.com/evictd/evictd/internal/golden"
-	"github.com/evictd/evictd/internal/reference"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 )
 
@@ -39,14 +39,9 @@ func fieldsOf(of reflect.Type, above string) (names []string) {
 }
 
 func TestTheReferenceHasEveryFieldOfAKubeSchedulerConfiguration(t *testing.T) {
-	text, err := os.ReadFile("testdata/fields.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, "testdata/fields.yaml")
 	var known map[string]string
-	if err := yaml.UnmarshalStrict(text, &known); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.UnmarshalStrict(text, &known))
 	var table strings.Builder
 	table.WriteString("| field | default, and what else is true here |\n|---|---|\n")
 	for _, name := range fieldsOf(reflect.TypeFor[configv1.KubeSchedulerConfiguration](), "") {
@@ -55,7 +50,7 @@ func TestTheReferenceHasEveryFieldOfAKubeSchedulerConfiguration(t *testing.T) {
 			t.Errorf("testdata/fields.yaml has no %s", name)
 		}
 		delete(known, name)
-		fmt.Fprintf(&table, "| `%s` | %s |\n", name, reference.Cell(said))
+		fmt.Fprintf(&table, "| `%s` | %s |\n", name, doctable.Cell(said))
 	}
 	for name := range known {
 		t.Errorf("testdata/fields.yaml has %s, which is no field", name)
@@ -95,13 +90,9 @@ func TestTheReferenceHasEveryPluginWithItsArguments(t *testing.T) {
 func inline(t *testing.T, args any) string {
 	t.Helper()
 	text, err := yaml.Marshal(args)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var fields map[string]any
-	if err := yaml.Unmarshal(text, &fields); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, yaml.Unmarshal(text, &fields))
 	delete(fields, "apiVersion")
 	delete(fields, "kind")
 	var all []string
@@ -114,14 +105,10 @@ func inline(t *testing.T, args any) string {
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		value, err := yaml.Marshal(fields[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		value, err = yaml.YAMLToJSON(value)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		all = append(all, "`"+name+": "+strings.ReplaceAll(string(value), `"`, "")+"`")
 	}
-	return reference.Cell(strings.Join(all, ", "))
+	return doctable.Cell(strings.Join(all, ", "))
 }

@@ -1,10 +1,11 @@
 package profile
 
 import (
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/evictd/evictd/internal/require"
 )
 
 // TestEveryPluginIsRegistered compares the names that the packages under plugins
@@ -23,10 +24,7 @@ func TestEveryPluginIsRegistered(t *testing.T) {
 			t.Errorf("plugin %s implements no extension point", p.Name)
 		}
 	}
-	page, err := os.ReadFile("../../docs/scheduler.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := require.ReadFile(t, "../../docs/scheduler.md")
 	for _, p := range BuiltIn() {
 		if p.Default && !strings.Contains(string(page), "`"+p.Name+"`") {
 			t.Errorf("docs/scheduler.md does not name plugin %s", p.Name)
@@ -36,10 +34,7 @@ func TestEveryPluginIsRegistered(t *testing.T) {
 		if strings.HasSuffix(file, "_test.go") || strings.Contains(file, "plugintest") {
 			continue
 		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, file)
 		for line := range strings.Lines(string(text)) {
 			declaration := strings.Fields(strings.TrimPrefix(line, "const "))
 			if len(declaration) == 3 && strings.HasSuffix(declaration[0], "Name") && declaration[1] == "=" {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 )
 
@@ -21,10 +22,7 @@ var _ Profile = (*framework.Runner)(nil)
 // TestScenarios runs the scripts of testdata and compares the transcripts.
 func TestScenarios(t *testing.T) {
 	golden.Each(t, "testdata/*.script", func(t *testing.T, file string) {
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := require.ReadFile(t, file)
 		got, err := newScript().run(string(text))
 		if err != nil {
 			t.Error(err)

@@ -66,8 +66,7 @@ func TestAFrontProxySendsTheUser(t *testing.T) {
 	ca := filepath.Join(t.TempDir(), "ca.crt")
 	var both []byte
 	for _, file := range []string{proxyCert, strangeCert} {
-		text, err := os.ReadFile(file)
-		require.NoError(t, err)
+		text := require.ReadFile(t, file)
 		both = append(both, text...)
 	}
 	require.NoError(t, os.WriteFile(ca, both, 0o600))

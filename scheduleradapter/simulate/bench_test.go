@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
@@ -44,9 +45,7 @@ func (c *counted) Write(p []byte) (int, error) {
 
 func writeCluster(b *testing.B, name string, nodes, pods int) {
 	file, err := os.Create(name)
-	if err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, err)
 	out := bufio.NewWriter(file)
 	for i := range nodes {
 		fmt.Fprintf(out, `---
@@ -64,10 +63,6 @@ metadata: {name: pod-%d, namespace: default, labels: {app: app-%d}}
 spec: {containers: [{name: c, image: "app:1", resources: {requests: {cpu: 100m, memory: %dMi}}}]}
 `, i, i%200, 400+i%200)
 	}
-	if err := out.Flush(); err != nil {
-		b.Fatal(err)
-	}
-	if err := file.Close(); err != nil {
-		b.Fatal(err)
-	}
+	require.NoError(b, out.Flush())
+	require.NoError(b, file.Close())
 }

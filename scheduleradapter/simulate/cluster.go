@@ -102,27 +102,13 @@ func (s *Simulation) populateGroups() {
 }
 
 func (s *Simulation) populateStorage() {
-	for _, o := range s.objects.StorageClasses {
-		s.stores.Volumes.SetClass(o)
-	}
-	for _, o := range s.objects.Volumes {
-		s.stores.Volumes.SetVolume(o)
-	}
-	for _, o := range s.objects.Claims {
-		s.stores.Volumes.SetClaim(o)
-	}
-	for _, o := range s.objects.CSINodes {
-		s.stores.Volumes.SetNode(o)
-	}
-	for _, o := range s.objects.CSIDrivers {
-		s.stores.Volumes.SetDriver(o)
-	}
-	for _, o := range s.objects.StorageCapacities {
-		s.stores.Volumes.SetCapacity(o)
-	}
-	for _, o := range s.objects.Attachments {
-		s.stores.Volumes.SetAttachment(o)
-	}
+	each(s.objects.StorageClasses, s.stores.Volumes.SetClass)
+	each(s.objects.Volumes, s.stores.Volumes.SetVolume)
+	each(s.objects.Claims, s.stores.Volumes.SetClaim)
+	each(s.objects.CSINodes, s.stores.Volumes.SetNode)
+	each(s.objects.CSIDrivers, s.stores.Volumes.SetDriver)
+	each(s.objects.StorageCapacities, s.stores.Volumes.SetCapacity)
+	each(s.objects.Attachments, s.stores.Volumes.SetAttachment)
 }
 
 // populateHeadroom adds the headroom of nodes. A Lease that is valid at the start
@@ -138,6 +124,12 @@ func (s *Simulation) populateHeadroom() error {
 		}
 	}
 	return errors.Join(faults...)
+}
+
+func each[T any](objects []T, set func(T)) {
+	for _, o := range objects {
+		set(o)
+	}
 }
 
 // matching is a selector by labels; nil: there are none.

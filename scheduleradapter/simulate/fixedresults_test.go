@@ -14,6 +14,7 @@ import (
 
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/priority"
@@ -48,9 +49,7 @@ func simulateWith(t *testing.T, p fixedResults, manifests string) string {
 	t.Helper()
 	dir := write(t, map[string]string{"a.yaml": manifests})
 	objects, _, err := simulate.Load(filepath.Join(dir, "a.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	var out bytes.Buffer
 	s, err := simulate.New(objects, simulate.Config{
 		Assemble: func(env framework.Env, _ profile.Stores) ([]cycle.Profile, error) {
@@ -65,12 +64,8 @@ func simulateWith(t *testing.T, p fixedResults, manifests string) string {
 		},
 		InitialBackoff: time.Second, MaxBackoff: 10 * time.Second, Random: rand.New(rand.NewPCG(1, 1)),
 	}, simulate.NewJSON(&out))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Run(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
+	require.NoError(t, s.Run(t.Context()))
 	var text strings.Builder
 	for line := range strings.Lines(out.String()) {
 		var l struct {

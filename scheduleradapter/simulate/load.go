@@ -261,21 +261,11 @@ func (l *loader) admit(objects *Objects) {
 	classes := admission.NewClasses()
 	admit(l, objects.PriorityClasses, classes.AddPriorityClass)
 	admit(l, objects.RuntimeClasses, classes.AddRuntimeClass)
-	for _, class := range objects.StorageClasses {
-		classes.AddStorageClass(class)
-	}
-	for _, namespace := range objects.Namespaces {
-		admission.CompleteNamespace(namespace)
-	}
-	for _, claim := range objects.Claims {
-		classes.CompleteClaim(claim)
-	}
-	for _, volume := range objects.Volumes {
-		admission.CompleteVolume(volume)
-	}
-	for _, controller := range objects.ReplicationControllers {
-		admission.CompleteController(controller)
-	}
+	each(objects.StorageClasses, classes.AddStorageClass)
+	each(objects.Namespaces, admission.CompleteNamespace)
+	each(objects.Claims, classes.CompleteClaim)
+	each(objects.Volumes, admission.CompleteVolume)
+	each(objects.ReplicationControllers, admission.CompleteController)
 	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, classes.CompletePod)
 	admit(l, objects.PodGroups, classes.CompletePodGroup)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/internal/manifest"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
@@ -21,12 +22,8 @@ func write(t *testing.T, files map[string]string) string {
 	dir := t.TempDir()
 	for name, text := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	return dir
 }
@@ -75,9 +72,7 @@ func TestAClusterIsReadFromFilesOfEveryKind(t *testing.T) {
 	}
 	dir := write(t, map[string]string{"every.yaml": every.String()})
 	objects, warnings, err := simulate.Load(filepath.Join(dir, "every.yaml"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	want := "Node:a Pod:a Namespace:a Namespace:default Service:a ReplicationController:a ReplicaSet:a StatefulSet:a PriorityClass:a RuntimeClass:a " +
 		"PodDisruptionBudget:a PersistentVolume:a PersistentVolumeClaim:a StorageClass:a CSINode:a CSIDriver:a CSIStorageCapacity:a VolumeAttachment:a"
 	if got := names(objects); got != want {
@@ -97,9 +92,7 @@ func TestDirectoriesAreReadInOrderWithWhatIsBelowThem(t *testing.T) {
 		"b.yaml": pod("b"), "a.json": pod("a1") + pod("a2"), "c/d.yml": pod("d"), "notes.txt": "none", ".hidden.yaml": "none", ".git/x.yaml": "none", "e.text": pod("e"),
 	})
 	link := filepath.Join(t.TempDir(), "link")
-	if err := os.Symlink(dir, link); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Symlink(dir, link))
 	for _, path := range []string{dir, link} {
 		objects, warnings, err := simulate.Load(path, filepath.Join(dir, "e.text"))
 		if err != nil || len(warnings) > 0 {
@@ -130,9 +123,7 @@ kind: AllowList
 spec: {}
 `})
 	objects, warnings, err := simulate.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if got, want := names(objects), "Node:c Pod:a Pod:d Pod:e Namespace:default"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
@@ -157,9 +148,7 @@ metadata: {name: high}
 value: 7
 `})
 	objects, _, err := simulate.Load(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if pod := objects.Pods[0]; *pod.Spec.Priority != 7 || pod.UID != "ns/p" {
 		t.Errorf("pod %+v", pod)
 	}
@@ -230,9 +219,7 @@ func FuzzLoad(f *testing.F) {
 	f.Add([]byte(`{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "n"}, "status": {"capacity": {"cpu": 1}}}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		file := filepath.Join(t.TempDir(), "f.yaml")
-		if err := os.WriteFile(file, data, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, data, 0o644))
 		objects, _, err := simulate.Load(file)
 		if err != nil {
 			return

@@ -72,6 +72,7 @@ func New(objects *Objects, cfg Config, report Reporter) (*Simulation, error) {
 		Profiles:       func(env framework.Env) ([]cycle.Profile, error) { return cfg.Assemble(env, s.stores) },
 		Env:            framework.Env{Binder: binder{}, DisruptionsAllowed: s.disruptionsAllowed, Random: cfg.Random},
 		PodGroups:      cfg.PodGroups,
+		KeepsCycles:    true,
 		InitialBackoff: cfg.InitialBackoff,
 		MaxBackoff:     cfg.MaxBackoff,
 		Moved:          s.moved,

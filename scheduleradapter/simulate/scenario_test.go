@@ -4,12 +4,12 @@ import (
 	"bytes"
 	"context"
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/internal/golden"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter"
 )
 
@@ -45,10 +45,7 @@ func TestText(t *testing.T) {
 // commandLine is the command line after the word simulate.
 func commandLine(t *testing.T, name string) []string {
 	t.Helper()
-	text, err := os.ReadFile(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := require.ReadFile(t, name)
 	first, _, _ := strings.Cut(string(text), "\n")
 	words, ok := strings.CutPrefix(first, "# evictd-scheduler simulate ")
 	if !ok || !strings.HasSuffix(words, name) {

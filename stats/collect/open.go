@@ -10,7 +10,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -21,7 +21,7 @@ const maxDescriptors = 20_000
 // directory of its writable layer. Mounts inside a pod, which may name any directory,
 // are not among them.
 func overlays(mountinfo io.Reader) (map[uint64]PodPath, error) {
-	mounts, err := proc.ReadMounts(mountinfo)
+	mounts, err := procfs.ReadMounts(mountinfo)
 	layers := map[uint64]PodPath{}
 	for _, m := range mounts {
 		for _, option := range m.Options {
@@ -105,8 +105,8 @@ func (o *openFiles) counts(process, fd string) bool {
 		return false
 	}
 	defer table.Close()
-	mounts, _ := proc.ReadMounts(table) // none once the process has ended
-	return slices.ContainsFunc(mounts, func(m proc.Mount) bool { return m.ID == mount && o.isVolume(m.Root) })
+	mounts, _ := procfs.ReadMounts(table) // none once the process has ended
+	return slices.ContainsFunc(mounts, func(m procfs.Mount) bool { return m.ID == mount && o.isVolume(m.Root) })
 }
 
 // isVolume says whether a directory, a path in its filesystem, is in a volume of the pod.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -18,12 +18,12 @@ import (
 // session and its parents is not counted.
 type Processes struct {
 	proc  string
-	table map[int]proc.Stat
+	table map[int]procfs.Stat
 }
 
 // NewProcesses reads the processes below host + /proc; "" is the host itself.
 func NewProcesses(host string) *Processes {
-	return &Processes{proc: host + "/proc", table: map[int]proc.Stat{}}
+	return &Processes{proc: host + "/proc", table: map[int]procfs.Stat{}}
 }
 
 // Scan lists all processes. Processes that end meanwhile are left out.
@@ -47,7 +47,7 @@ func (p *Processes) Scan() error {
 		if err != nil {
 			continue
 		}
-		if read, ok := proc.ParseStat(stat); ok {
+		if read, ok := procfs.ParseStat(stat); ok {
 			p.table[pid] = read
 		}
 	}

@@ -56,9 +56,19 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
+		name: "packages", tests: "the container images, reproducible, with what they say of themselves; the RPM",
+		module: "internal/tools", packages: []string{"./image", "./packages"},
+		builds: []string{"rpm"},
+	},
+	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
 		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
+	},
+	{
+		name: "deploy", tests: "the Helm chart and the kustomize bases, on a real kube-apiserver",
+		packages: []string{"./test/deploy"},
+		builds:   []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
 	},
 	{
 		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",
@@ -95,7 +105,7 @@ var parts = []part{
 	},
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1",
-		packages: []string{"./test/vm"}, run: "^TestVirtualMachine$", env: []string{"EVICTD_VM=1"},
+		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
 		builds: []string{"deb"}, takes: "5 minutes for the machine's disk",
 		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},

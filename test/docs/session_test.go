@@ -38,7 +38,9 @@ func newSession(t *testing.T) *session {
 	dir := harness.Dir(t)
 	repository, err := filepath.Abs(top)
 	require.NoError(t, err)
-	require.NoError(t, os.Symlink(filepath.Join(repository, "docs"), filepath.Join(dir, "docs")))
+	for _, folder := range []string{"deploy", "docs"} {
+		require.NoError(t, os.Symlink(filepath.Join(repository, folder), filepath.Join(dir, folder)))
+	}
 	s := &session{t: t, dir: dir, shell: exec.Command("/proc/self/exe")}
 	s.shell.Dir = dir
 	s.shell.Env = []string{"PATH=" + programs(t) + ":" + os.Getenv("PATH"), "HOME=" + dir, "TMPDIR=" + dir, "LANG=C.UTF-8", "TERM=xterm", shellVariable + "=1"}

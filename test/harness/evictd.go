@@ -2,7 +2,6 @@ package harness
 
 import (
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 	"syscall"
@@ -11,7 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -21,22 +22,32 @@ type Evictd struct{ *Process }
 // Status is the status document now.
 func (e *Evictd) Status() *nodestatus.Status {
 	e.T.Helper()
-	body, err := e.Get("/v1/status")
 	var status nodestatus.Status
-	if err = errors.Join(err, json.Unmarshal(body, &status)); err != nil {
-		e.T.Fatalf("status of evictd: %v", err)
-	}
+	require.NoError(e.T, json.Unmarshal(e.document("/v1/status"), &status))
 	return &status
 }
 
 // Metrics is the page of metrics now.
 func (e *Evictd) Metrics() string {
 	e.T.Helper()
-	body, err := e.Get("/metrics")
+	return string(e.document("/metrics"))
+}
+
+// document reads one of the status address. On a busy machine evictd answers 503, or ends a connection
+// whose request is late: then it is asked again.
+func (e *Evictd) document(path string) (body []byte) {
+	e.T.Helper()
+	var err error
+	ctx, cancel := limited()
+	defer cancel()
+	_ = wait.That(ctx, func() bool {
+		body, err = process.Get(ctx, e.client, path)
+		return err == nil || e.service != nil && !e.service.Running()
+	})
 	if err != nil {
-		e.T.Fatalf("metrics of evictd: %v", err)
+		e.T.Fatalf("%s of evictd: %v", path, err)
 	}
-	return string(body)
+	return body
 }
 
 // Await returns the first status that is as described.

@@ -14,7 +14,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/evictd/evictd/internal/proc"
+	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -152,13 +152,13 @@ func topCgroups(pid int) (groups []string) {
 	return groups
 }
 
-func mountTable() []proc.Mount {
+func mountTable() []procfs.Mount {
 	text, _ := os.ReadFile("/proc/self/mountinfo")
-	table, _ := proc.ReadMounts(bytes.NewReader(text))
+	table, _ := procfs.ReadMounts(bytes.NewReader(text))
 	return table
 }
 
-func mountsBelow(dir string, table []proc.Mount) (found []Trace) {
+func mountsBelow(dir string, table []procfs.Mount) (found []Trace) {
 	for _, m := range slices.Backward(table) {
 		if strings.HasPrefix(m.Point, dir+"/") {
 			found = append(found, Trace{"mount of " + m.Type + " at " + m.Point, func() error { return syscall.Unmount(m.Point, 0) }})
@@ -177,7 +177,7 @@ func CgroupOf(dir string) string {
 func SliceOf(dir string) string { return strings.ReplaceAll(CgroupOf(dir), "-", "_") + ".slice" }
 
 // cgroups finds a cgroup, and those whose names continue with a dash.
-func cgroups(group string, table []proc.Mount) (found []Trace) {
+func cgroups(group string, table []procfs.Mount) (found []Trace) {
 	for _, at := range append(cgroupsAt(group, table), cgroupsAt(group+"-*", table)...) {
 		found = append(found, Trace{"cgroup " + at, func() error { return removeCgroup(at) }})
 	}
@@ -188,7 +188,7 @@ func cgroups(group string, table []proc.Mount) (found []Trace) {
 // a container runtime makes cgroups in more of them than evictd does.
 func CgroupsAt(pattern string) []string { return cgroupsAt(pattern, mountTable()) }
 
-func cgroupsAt(pattern string, table []proc.Mount) (found []string) {
+func cgroupsAt(pattern string, table []procfs.Mount) (found []string) {
 	for _, m := range table {
 		if m.Type == "cgroup" || m.Type == "cgroup2" {
 			here, _ := filepath.Glob(filepath.Join(m.Point, pattern))
@@ -243,7 +243,7 @@ func removeCgroup(at string) error {
 // loopDevices are those with a file below the directory. One without a mount that clears
 // itself is held by another mount namespace alone, which was made with a copy of all
 // mounts.
-func loopDevices(dir string, table []proc.Mount) (found []Trace) {
+func loopDevices(dir string, table []procfs.Mount) (found []Trace) {
 	files, _ := filepath.Glob("/sys/block/loop*/loop/backing_file")
 	for _, file := range files {
 		image, _ := os.ReadFile(file)

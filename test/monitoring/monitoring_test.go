@@ -1,4 +1,4 @@
-// Package monitoring holds the alerts and dashboards of docs against Prometheus'
+// Package monitoring holds the alerts and dashboards of deploy against Prometheus'
 // own parser and engine, and against the metrics that there are. It is a module of
 // its own, for Prometheus is large.
 package monitoring
@@ -19,28 +19,31 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-const docs = "../../docs/"
+// The folders of what is tested.
+const (
+	deploy = "../../deploy/"
+	docs   = "../../docs/"
+)
 
 var promql = parser.NewParser(parser.Options{})
 
-// read is a file of docs.
 func read(t *testing.T, name string) string {
 	t.Helper()
-	text, err := os.ReadFile(docs + name)
+	text, err := os.ReadFile(name)
 	if err != nil {
 		t.Fatal(err)
 	}
 	return string(text)
 }
 
-// each runs a test for every file of docs that a pattern means.
+// each runs a test for every file of deploy that a pattern means.
 func each(t *testing.T, pattern string, test func(t *testing.T, name string)) {
-	files, err := filepath.Glob(docs + pattern)
+	files, err := filepath.Glob(deploy + pattern)
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no file is %s: %v", pattern, err)
 	}
 	for _, file := range files {
-		name, _ := filepath.Rel(docs, file)
+		name, _ := filepath.Rel(deploy, file)
 		t.Run(strings.TrimSuffix(filepath.Base(file), filepath.Ext(file)), func(t *testing.T) { test(t, name) })
 	}
 }
@@ -52,7 +55,7 @@ var target = []string{"cluster", "instance", "job"}
 func documented(t *testing.T) map[string][]string {
 	series := map[string][]string{"up": nil}
 	row := regexp.MustCompile("(?m)^\\| `(\\w+)` \\| (\\w+) \\| ([^|]*) \\|")
-	for _, cells := range row.FindAllStringSubmatch(read(t, "metrics.md"), -1) {
+	for _, cells := range row.FindAllStringSubmatch(read(t, docs+"metrics.md"), -1) {
 		name, kind := cells[1], cells[2]
 		var own []string
 		for _, label := range regexp.MustCompile(`\w+`).FindAllString(cells[3], -1) {
@@ -121,7 +124,7 @@ func check(t *testing.T, series map[string][]string, text string) {
 // alerts are the rules of a file, which Prometheus finds no fault with.
 func alerts(t *testing.T, name string) (all []rulefmt.Rule) {
 	t.Helper()
-	groups, faults := rulefmt.ParseFile(docs+name, false, model.UTF8Validation, promql, slog.New(slog.DiscardHandler))
+	groups, faults := rulefmt.ParseFile(deploy+name, false, model.UTF8Validation, promql, slog.New(slog.DiscardHandler))
 	for _, fault := range faults {
 		t.Error(fault)
 	}
@@ -136,7 +139,7 @@ func alerts(t *testing.T, name string) (all []rulefmt.Rule) {
 
 func TestAlertsAskForWhatThereIsAndSayWhatToDo(t *testing.T) {
 	series := documented(t)
-	headings := regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, "troubleshooting.md"), -1)
+	headings := regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(read(t, docs+"troubleshooting.md"), -1)
 	each(t, "alerts/*.yaml", func(t *testing.T, name string) {
 		for _, rule := range alerts(t, name) {
 			check(t, series, rule.Expr)
@@ -190,7 +193,7 @@ func TestDashboardsAskForWhatThereIs(t *testing.T) {
 	uids := map[string]bool{}
 	each(t, "dashboards/*.json", func(t *testing.T, name string) {
 		var d dashboard
-		if err := json.Unmarshal([]byte(read(t, name)), &d); err != nil {
+		if err := json.Unmarshal([]byte(read(t, deploy+name)), &d); err != nil {
 			t.Fatal(err)
 		}
 		if d.UID == "" || uids[d.UID] || d.Title == "" || d.SchemaVersion < 40 {

@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
@@ -16,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/intstr"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -183,11 +183,12 @@ func TestPodThatStartsAgainBeforeTheAPIServerKnowsOfItsEvictionIsEnded(t *testin
 	}
 	a.Gate.Set(true)
 	awaitEvicted(a, t, d, leaker)
+	d.MustHaveEvicted(leaker)
+	a.AwaitEvent(t, a.Namespace, "leaker", "Evicted")
+	awaitReported(a, d, "leaker")
 	if n := a.Events(t, a.Namespace, "leaker")["Evicted"]; n != 1 {
 		t.Errorf("%d events report the eviction", n)
 	}
-	d.MustHaveEvicted(leaker)
-	awaitReported(a, d, "leaker")
 	d.Stop()
 	again := 0
 	_, steps := replay(n)
@@ -239,10 +240,7 @@ func TestAgentHasNoPrivilegesButToRead(t *testing.T) {
 	a := kube.New(n)
 	d := runWith(n, a, sandbox.Mode("native"))
 	d.Await("the agent to reach the API server", func(s *nodestatus.Status) bool { return s.API.Connected })
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", d.Agent()))
-	if err != nil {
-		t.Fatal(err)
-	}
+	status := require.ReadFile(t, fmt.Sprintf("/proc/%d/status", d.Agent()))
 	fields := map[string]string{}
 	for line := range strings.Lines(string(status)) {
 		name, value, _ := strings.Cut(line, ":")
@@ -305,9 +303,7 @@ func startHeld(n *harness.Node, a *kube.API) *harness.Pod {
 	}
 	budgets := a.PolicyV1().PodDisruptionBudgets(a.Namespace)
 	created, err := budgets.Create(t.Context(), budget, metav1.CreateOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	created.Status = policy.PodDisruptionBudgetStatus{ObservedGeneration: created.Generation, CurrentHealthy: 1, DesiredHealthy: 1, ExpectedPods: 1}
 	if _, err := budgets.UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Logf("the API server keeps the status itself: %v", err)

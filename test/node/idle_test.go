@@ -65,10 +65,9 @@ func TestNothingButTheThresholdsWakesAnIdleNode(t *testing.T) {
 // reads is how many times a process has read from files so far (proc_pid_io(5)).
 func reads(t testing.TB, pid int) (calls int) {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/io", pid))
-	require.NoError(t, err)
+	text := require.ReadFile(t, fmt.Sprintf("/proc/%d/io", pid))
 	_, rest, _ := strings.Cut(string(text), "syscr: ")
-	_, err = fmt.Sscan(rest, &calls)
+	_, err := fmt.Sscan(rest, &calls)
 	require.NoError(t, err)
 	return calls
 }
@@ -109,18 +108,14 @@ func (s *sleeper) wake() { s.process.Kill() }
 func processorTime(t testing.TB, pid string) (spent time.Duration) {
 	t.Helper()
 	threads, err := filepath.Glob("/proc/" + pid + "/task/*/schedstat")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	for _, thread := range threads {
 		var onProcessor int64
 		text, err := os.ReadFile(thread)
 		if err == nil {
 			_, err = fmt.Sscan(string(text), &onProcessor)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		spent += time.Duration(onProcessor)
 	}
 	return spent

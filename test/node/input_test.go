@@ -10,6 +10,7 @@ import (
 	"syscall"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -19,21 +20,15 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	file := func(name, text string) string {
 		path := filepath.Join(n.Dir, name)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(path, []byte(text), 0o644))
 		return path
 	}
 	header := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"
 	busy, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer busy.Close()
 	busySocket, err := net.Listen("unix", filepath.Join(n.Dir, "busy.sock"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	defer busySocket.Close()
 	nobody := &syscall.Credential{Uid: 65534, Gid: 65534}
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -73,9 +74,7 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 	} {
 		t.Run(fmt.Sprintf("%s %d Mi", c.mode, c.is), func(t *testing.T) {
 			n := harness.NewNode(t, nodeMemory, nodePIDs)
-			if err := n.Open(n.Pods().Path()).SetMemoryLimit(stats.Known(c.is * harness.MiB)); err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, n.Open(n.Pods().Path()).SetMemoryLimit(stats.Known(c.is*harness.MiB)))
 			p := n.Start("pod", sandbox.Spec{})
 			d := n.Evictd(sandbox.Mode(c.mode), sandbox.EvictionHard("memory.available<32Mi"), sandbox.SystemReserved("memory=56Mi"), sandbox.PodsCgroup(n.PodsGroup()))
 			d.AwaitPods(memorySignal, p)

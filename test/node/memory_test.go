@@ -10,6 +10,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -109,9 +110,7 @@ func score(t *testing.T, pid int) (adj int) {
 	if err == nil {
 		_, err = fmt.Sscan(string(text), &adj)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	return adj
 }
 
@@ -329,9 +328,7 @@ func TestConfigurationIsLoadedAgainOnSIGHUP(t *testing.T) {
 	file := n.Dir + "/evictd.yaml"
 	configure := func(threshold string) {
 		text := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\nevictionHard: {memory.available: " + threshold + "}\n"
-		if err := os.WriteFile(file, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
 	}
 	configure("32Mi")
 	d := n.Evictd(sandbox.Config(file))

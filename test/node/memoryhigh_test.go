@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/vm/machine"
@@ -118,9 +119,7 @@ func TestMachineLeavesAMemoryHighThatIsNotItsOwn(t *testing.T) {
 	high := highFile(n)
 	pod := n.Start("pod", sandbox.Spec{})
 	const others = "536870912"
-	if err := os.WriteFile(high, []byte(others), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(high, []byte(others), 0o644))
 	d := protect(n, machineHard)
 	d.AwaitPods(memorySignal, pod)
 	harness.Await(t, "evictd to say so", func() bool {
@@ -194,9 +193,7 @@ func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high 
 	t.Helper()
 	const size = 384 * harness.MiB // two marks at least, and no threshold
 	file := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	if err := os.Truncate(file, size); err != nil { // holes are cached like data
 		t.Fatal(err)
 	}
@@ -207,9 +204,7 @@ func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high 
 	}
 	bytes, events := rate("read %s", file)
 	c.reader, c.readerEvents = append(c.reader, bytes), append(c.readerEvents, events)
-	if err := os.Remove(file); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.Remove(file))
 	bytes, events = rate("hold %d", size)
 	c.allocator, c.allocatorEvents = append(c.allocator, bytes), append(c.allocatorEvents, events)
 	pod.Do("hold 0")

@@ -42,7 +42,7 @@ func TestCampaignMixedRuns(t *testing.T) {
 		t.Fatal("EVICTD_RUNS:", err)
 	}
 	kinds := mixtures(t)
-	each, runs := count/len(kinds), 0
+	each, runs := max(1, count/len(kinds)), 0
 	for i := range kinds {
 		t.Run(kinds[i].name, func(t *testing.T) {
 			runs += each

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -35,9 +36,7 @@ func TestCostOfPasses(t *testing.T) {
 	n := newMachine(t)
 	highFile(n) // skips the test on cgroup v1
 	file, reads := filepath.Join(t.TempDir(), "file"), filepath.Join(t.TempDir(), "reads")
-	if err := os.WriteFile(file, nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
 	if err := os.Truncate(file, 256*harness.MiB); err != nil { // holes are cached like data
 		t.Fatal(err)
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/campaign"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
@@ -103,9 +104,7 @@ func memoryEvents(t testing.TB, beside, key string) int {
 	for line := range strings.Lines(content(t, filepath.Join(filepath.Dir(beside), "memory.events"))) {
 		if n, is := strings.CutPrefix(line, key+" "); is {
 			events, err := strconv.Atoi(strings.TrimSpace(n))
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			return events
 		}
 	}

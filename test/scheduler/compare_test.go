@@ -18,19 +18,23 @@ type row struct {
 
 // The differences that the comparison finds and allows for.
 var (
-	uncounted = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
-	notFound  = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter"}
+	uncounted   = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
+	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter"}
+	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted,
+	notFound, uncounted, deallocated,
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
 	{"S2.30", "off in `multiPoint` and on in `score`", "a plugin that is on in `score`, and needs its PreScore, is on in `preScore`"},
 	{"S2.32", "counts as used once", "no two pods that run use one"},
 	{"S2.17", "a nominated node that a PreFilter plugin excludes", "no pod with a nominated node has volumes, or terms with matchFields"},
+	{"S1.49", "matches an unbound in-tree volume by its own node affinity", "no unbound in-tree volume is of a migrated plugin"},
+	{"S1.49", "whose zone its migrated plugin cannot translate", "no in-tree volume has such a zone"},
 	{"S1.36", "a volume that only a VolumeAttachment attaches", "no pod uses such a volume where nodes limit volumes"},
 	{"S1.35", "a pod of another namespace with a claim of the same name", "claims of all namespaces have different names"},
+	{"S1.14", "a preferred node affinity whose selector does not parse", "only the required node affinity of a world has selectors that do not parse"},
 	{"S2.23", "a pod waits for its victims as long as they take", "a world ends before a minute has passed"},
 }
 
@@ -47,8 +51,8 @@ type difference struct {
 	kubeScheduler answer
 }
 
-// runs is how often kube-scheduler attempts a pod that preempts: it chooses at random among
-// equal nodes.
+// runs is how often kube-scheduler attempts a pod that preempts or fails: it chooses at random
+// among equal nodes, and the error of a node ends the filters of the others.
 var runs = []int{1, 20}
 
 // compare returns the first difference in a world, or nil. The error is of a world that is not
@@ -82,7 +86,7 @@ func (k *kubeScheduler) differs(a *attempt, config string, n *counts) (found *di
 			}
 			found = &difference{what, *a, b}
 		}
-		if a.Nominated == "" && found.kubeScheduler.Nominated == "" {
+		if a.Nominated == "" && found.kubeScheduler.Nominated == "" && !a.Failed {
 			break
 		}
 	}
@@ -113,6 +117,8 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 	case a.Message == b.Message:
 	case len(a.Filtered) == 0 && upToPostFilter(a.Message) == strings.TrimSuffix(b.Message, " not found"):
 		return "", notFound
+	case a.nominations && strings.Replace(a.Message, "deallocation of ResourceClaim completed, ", "", 1) == b.Message:
+		return "", deallocated
 	default:
 		return "the message", nil
 	}

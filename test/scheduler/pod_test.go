@@ -53,7 +53,11 @@ func (m *maker) pod(name string, running bool) {
 		pod.Status.Phase = pick(m, v1.PodRunning, v1.PodRunning, v1.PodRunning, v1.PodSucceeded)
 		if m.chance(6) {
 			pod.DeletionTimestamp, pod.DeletionGracePeriodSeconds = new(metav1.NewTime(epoch.Add(time.Hour))), new(int64(30))
+			if m.chance(50) {
+				pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, Reason: v1.PodReasonPreemptionByScheduler})
+			}
 		}
+		m.resize(pod)
 	} else {
 		m.uses(pod)
 		if m.chance(10) && !narrows(pod) {
@@ -74,16 +78,41 @@ func narrows(pod *v1.Pod) bool {
 	return len(pod.Spec.Volumes) > 0 || bytes.Contains(encode(pod.Spec.Affinity), []byte("matchFields"))
 }
 
+// resize makes the resources that a pod has differ from those that its spec asks for.
+func (m *maker) resize(pod *v1.Pod) {
+	if !m.chance(10) {
+		return
+	}
+	for _, c := range pod.Spec.Containers {
+		s := v1.ContainerStatus{Name: c.Name, AllocatedResources: m.amounts(50)}
+		if m.chance(50) {
+			s.Resources = &v1.ResourceRequirements{Requests: m.amounts(50)}
+		}
+		pod.Status.ContainerStatuses = append(pod.Status.ContainerStatuses, s)
+	}
+	if pod.Spec.Resources != nil {
+		pod.Status.AllocatedResources = v1.ResourceList{v1.ResourceCPU: amount(v1.ResourceCPU, 8+m.IntN(16)), v1.ResourceMemory: amount(v1.ResourceMemory, 8+m.IntN(16))}
+		if m.chance(50) {
+			pod.Status.Resources = &v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: amount(v1.ResourceCPU, 8+m.IntN(16))}}
+		}
+	}
+	if m.chance(50) {
+		pod.Status.Conditions = append(pod.Status.Conditions, v1.PodCondition{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: pick(m, v1.PodReasonDeferred, v1.PodReasonInfeasible)})
+	}
+}
+
 // freePorts removes the host ports of a pod that another pod of its node has.
 func (m *maker) freePorts(pod *v1.Pod) {
-	for i := range pod.Spec.Containers {
-		for j := range pod.Spec.Containers[i].Ports {
-			p := &pod.Spec.Containers[i].Ports[j]
-			key := fmt.Sprint(pod.Spec.NodeName, p.HostPort, p.Protocol == v1.ProtocolUDP)
-			if m.ports[key] {
-				p.HostPort, p.HostIP = 0, ""
+	for _, containers := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+		for _, c := range containers {
+			for j := range c.Ports {
+				p := &c.Ports[j]
+				key := fmt.Sprint(pod.Spec.NodeName, p.HostPort, p.Protocol == v1.ProtocolUDP)
+				if m.ports[key] {
+					p.HostPort, p.HostIP = 0, ""
+				}
+				m.ports[key] = true
 			}
-			m.ports[key] = true
 		}
 	}
 }
@@ -143,7 +172,11 @@ func (m *maker) constraints(s *v1.PodSpec) {
 			a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution = &v1.NodeSelector{}
 			for range 1 + m.IntN(2) {
 				r := a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution
-				r.NodeSelectorTerms = append(r.NodeSelectorTerms, m.nodeTerm())
+				term := m.nodeTerm()
+				if m.chance(8) {
+					term.MatchExpressions = append(term.MatchExpressions, v1.NodeSelectorRequirement{Key: "size", Operator: v1.NodeSelectorOpGt, Values: []string{"abc"}})
+				}
+				r.NodeSelectorTerms = append(r.NodeSelectorTerms, term)
 			}
 		}
 		for range m.IntN(3) {

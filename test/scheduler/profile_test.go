@@ -43,6 +43,12 @@ func (m *maker) configuration() map[string]any {
 		of("PodTopologySpread", object{"defaultingType": "List", "defaultConstraints": []any{object{"maxSkew": 1, "topologyKey": pick(m, topologies...), "whenUnsatisfiable": "ScheduleAnyway"}}})
 	}
 	if m.chance(15) {
+		of("DefaultPreemption", object{"minCandidateNodesPercentage": 100, "minCandidateNodesAbsolute": 100})
+	}
+	if m.chance(15) {
+		of("VolumeBinding", object{"shape": []any{object{"utilization": 0, "score": m.IntN(11)}, object{"utilization": 100, "score": m.IntN(11)}}})
+	}
+	if m.chance(15) {
 		of("NodeAffinity", object{"addedAffinity": object{"requiredDuringSchedulingIgnoredDuringExecution": object{"nodeSelectorTerms": []any{object{"matchExpressions": []any{object{"key": "disk", "operator": pick(m, "Exists", "DoesNotExist")}}}}}}})
 	}
 	plugins := object{}

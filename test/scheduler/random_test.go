@@ -28,6 +28,8 @@ type maker struct {
 	limits       bool            // nodes limit the volumes of the driver
 	claims       []*v1.PersistentVolumeClaim
 	deviceClaims []*resourceapi.ResourceClaim
+	devicesOf    []*resourceapi.ResourceSlice // of nodes
+	taken        map[string]bool              // devices that claims have
 	// Likelihoods in percent that a pod has a feature, so that worlds differ.
 	affinity, podAffinity, spread, tolerations, volumes, devices int
 }
@@ -60,7 +62,7 @@ var epoch = time.Date(2030, 1, 1, 0, 0, 0, 0, time.UTC)
 
 // randomWorld is a world that follows from the seed alone.
 func randomWorld(seed uint64) *world {
-	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), ports: map[string]bool{}, used: map[string]bool{}}
+	m := &maker{Rand: rand.New(rand.NewPCG(seed, 0)), ports: map[string]bool{}, used: map[string]bool{}, taken: map[string]bool{}}
 	often := func() int { return pick(m, 0, 10, 30, 60) }
 	m.affinity, m.podAffinity, m.spread, m.tolerations, m.volumes, m.devices = often(), often(), often(), often(), often(), often()
 	m.namespaces = []string{v1.NamespaceDefault}

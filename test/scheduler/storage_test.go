@@ -39,6 +39,9 @@ func (m *maker) storage() {
 	}
 	for i := range m.IntN(6) {
 		volume := m.volume(fmt.Sprintf("v%d", i))
+		if volume.Spec.GCEPersistentDisk != nil {
+			volume.Spec.GCEPersistentDisk, volume.Spec.HostPath = nil, &v1.HostPathVolumeSource{Path: "/disk"}
+		}
 		volume.Spec.StorageClassName, volume.Status.Phase = pick(m, "local", "later"), pick(m, v1.VolumeAvailable, v1.VolumeAvailable, v1.VolumeAvailable, v1.VolumeReleased)
 		m.add(volume)
 	}
@@ -48,6 +51,13 @@ func (m *maker) drivers() {
 	m.limits = m.chance(50)
 	for _, node := range some(m, 85, m.nodes...) {
 		csi := &storagev1.CSINode{ObjectMeta: metav1.ObjectMeta{Name: node}}
+		if m.chance(30) {
+			csi.Annotations = map[string]string{v1.MigratedPluginsAnnotationKey: "kubernetes.io/gce-pd"}
+			csi.Spec.Drivers = append(csi.Spec.Drivers, storagev1.CSINodeDriver{Name: "pd.csi.storage.gke.io", NodeID: node})
+			if m.limits {
+				csi.Spec.Drivers[0].Allocatable = &storagev1.VolumeNodeResources{Count: new(int32(m.IntN(2)))}
+			}
+		}
 		if m.chance(80) {
 			d := storagev1.CSINodeDriver{Name: driver, NodeID: node, TopologyKeys: pick(m, nil, []string{v1.LabelTopologyZone})}
 			if m.limits {
@@ -124,6 +134,9 @@ func (m *maker) volume(name string) *v1.PersistentVolume {
 	}
 	if m.chance(30) {
 		volume.Labels[v1.LabelTopologyZone] = pick(m, "a", "b", "a__b")
+		if s.GCEPersistentDisk != nil { // a__b cannot be translated
+			volume.Labels[v1.LabelTopologyZone] = pick(m, "a", "b")
+		}
 	}
 	if m.chance(40) {
 		s.NodeAffinity = &v1.VolumeNodeAffinity{Required: &v1.NodeSelector{NodeSelectorTerms: []v1.NodeSelectorTerm{{MatchExpressions: []v1.NodeSelectorRequirement{{

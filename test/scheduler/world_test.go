@@ -80,6 +80,7 @@ type attempt struct {
 
 	objects     []json.RawMessage
 	terminating []string
+	nominations bool // pods are nominated
 	hardSpread  bool // the pod has a DoNotSchedule constraint
 }
 
@@ -141,6 +142,7 @@ func (s *simulation) attempting(pod *nodetable.Pod) {
 		return c.WhenUnsatisfiable == v1.DoNotSchedule
 	})
 	for _, pod := range now.Pods {
+		a.nominations = a.nominations || pod.Status.NominatedNodeName != ""
 		if pod.DeletionTimestamp != nil {
 			a.terminating = append(a.terminating, pod.Namespace+"/"+pod.Name)
 		}

@@ -1,6 +1,6 @@
 # Boots systemd as PID 1 of namespaces: boot.sh DIR DEB GROUP. The root is the
-# host's under an overlay in memory, with the package installed; nothing outside
-# the namespaces changes. GROUP is a cgroup of the test's own in every hierarchy. Exit
+# host's under an overlay in memory, with the package DEB installed if there is one; nothing
+# outside the namespaces changes. GROUP is a cgroup of the test's own in every hierarchy. Exit
 # code 3: the package cannot be installed. Any other: systemd cannot be booted here, and
 # the last line says why.
 set -eu
@@ -56,8 +56,10 @@ ln -s pts/ptmx "$root/dev/ptmx"
 
 # Whatever the host runs stays out, and what a container's host says of services.
 rm -rf "$root/etc/evictd" "$root/var/lib/evictd" "$root/usr/sbin/policy-rc.d" "$root/var/lib/man-db/auto-update"
-cp "$deb" "$root/root/evictd.deb"
-chroot "$root" dpkg --install --force-depends --force-unsafe-io /root/evictd.deb || exit 3
+if [ -n "$deb" ]; then
+	cp "$deb" "$root/root/evictd.deb"
+	chroot "$root" dpkg --install --force-depends --force-unsafe-io /root/evictd.deb || exit 3
+fi
 cat >"$root/etc/systemd/system/evictd-test.target" <<-TARGET
 	[Unit]
 	Description=The package and a journal

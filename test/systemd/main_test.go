@@ -11,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -43,7 +44,7 @@ type machine struct {
 // packageFile is what `make deb` has built.
 func packageFile(t *testing.T) string {
 	t.Helper()
-	found, err := filepath.Glob("../../bin/evictd_*.deb")
+	found, err := filepath.Glob("../../bin/evictd_*_" + runtime.GOARCH + ".deb")
 	if err != nil || len(found) != 1 {
 		t.Skip("skipped: there is no bin/evictd_*.deb: make deb builds it")
 	}
@@ -58,8 +59,8 @@ const maxMemory = 512 << 20
 // notInstalled is the exit code of boot.sh where the package is at fault.
 const notInstalled = 3
 
-// boot starts a machine that ends with the test.
-func boot(t *testing.T) *machine {
+// boot starts a machine that ends with the test, with a package installed, or "" for none.
+func boot(t *testing.T, deb string) *machine {
 	t.Helper()
 	if os.Geteuid() != 0 {
 		t.Skip("skipped: namespaces and cgroups are made by root")
@@ -70,7 +71,6 @@ func boot(t *testing.T) *machine {
 	} {
 		harness.Need(t, of[0], of[1])
 	}
-	deb := packageFile(t)
 	cgroups := cgrouptest.System(t)
 	dir := harness.Dir(t)
 	group := strings.TrimPrefix(harness.CgroupOf(dir), "/")

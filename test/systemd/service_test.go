@@ -40,7 +40,7 @@ const nodeMemory = 256 << 20
 
 // TestTheServicesKeepWhatTheirUnitsPromise boots once; its parts follow each other.
 func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
-	m := boot(t)
+	m := boot(t, packageFile(t))
 	for _, part := range []struct {
 		name string
 		run  func(*machine)

@@ -146,7 +146,7 @@ func (c *Containers) load(file string, before *container) (*container, error) {
 
 // describe is the container of a state.
 func describe(s *libcontainer.State) inventory.RuncContainer {
-	b := inventory.RuncContainer{ID: s.ID, Created: s.Created, Cgroup: s.CgroupPaths["memory"], OOMScoreAdj: s.Config.OomScoreAdj}
+	b := inventory.RuncContainer{ID: s.ID, Cgroup: s.CgroupPaths["memory"]}
 	if b.Cgroup == "" { // cgroup v2; where both are mounted v1 has the memory
 		b.Cgroup = s.CgroupPaths[""]
 	}

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -60,9 +61,7 @@ func TestEnoughNodesEndTheSearch(t *testing.T) {
 			framework.PreFilter: {{Plugin: c.plugin}}, framework.Filter: append([]framework.Enabled{{Plugin: c.plugin}}, reject...),
 		}
 		runner, err := framework.New("", &plan)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		var cycle framework.Cycle
 		if s := runner.Begin(&cycle, c.Table, c.Digest(pod("p", claim)), nil); !s.OK() {
 			t.Fatal(s.Message())

@@ -11,6 +11,7 @@ import (
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -191,9 +192,7 @@ func reference(t *testing.T, nodes []*v1.Node, extra *v1.NodeAffinity, p *v1.Pod
 	for _, a := range []*v1.NodeAffinity{extra, p.Spec.Affinity.NodeAffinity} {
 		if terms := a.PreferredDuringSchedulingIgnoredDuringExecution; len(terms) > 0 {
 			list, err := nodeaffinity.NewPreferredSchedulingTerms(terms)
-			if err != nil {
-				t.Fatal(err)
-			}
+			require.NoError(t, err)
 			lists = append(lists, list)
 		}
 	}

@@ -7,6 +7,7 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -26,9 +27,7 @@ func TestDevicesProvideAResourceWhereANodeAllocatesNone(t *testing.T) {
 		{"with a class", framework.Env{Table: cluster.Table, HasDeviceClass: func(name nodetable.Symbol) bool { return name.Value() == foo }}, map[string]string{"full": lacks}},
 	} {
 		fit, err := NewFit(leastArgs, c.env)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		if got := cluster.Evaluate(fit, p).Rejected; !maps.Equal(got, c.want) {
 			t.Errorf("%s: rejected %q, want %q", c.what, got, c.want)
 		}

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -71,9 +72,7 @@ func TestCapacitiesFollowTheNodes(t *testing.T) {
 			}
 			for _, object := range objects {
 				selector, err := metav1.LabelSelectorAsSelector(object.NodeTopology)
-				if err != nil {
-					t.Fatal(err)
-				}
+				require.NoError(t, err)
 				if selector.Matches(labels.Set(c.Table.Node(row).Object.Labels)) {
 					want = append(want, fmt.Sprint("csi/", object.Name, " ", object.Capacity.Value()))
 				}

@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	config "k8s.io/kube-scheduler/config/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
@@ -170,9 +171,7 @@ func hint(t *testing.T, p framework.Hinter, o *framework.Occurrence, pod *nodeta
 			return framework.Queue
 		}
 		h, err := e.Hint(o, pod)
-		if err != nil {
-			t.Fatal(err)
-		}
+		require.NoError(t, err)
 		return h
 	}
 	t.Fatalf("no plugin has registered %s", o.Event)

@@ -138,7 +138,11 @@ func (c *Cluster) must(err error) {
 
 func (c *Cluster) startServer(embedded bool) {
 	c.T.Helper()
-	start := func() (*apiserver.Server, error) { return apiserver.NewKubeAPIServer() }
+	// A watch of pods or nodes continues where it was also when the server was killed: its cache
+	// would have the objects of its start alone.
+	start := func() (*apiserver.Server, error) {
+		return apiserver.NewKubeAPIServer("--watch-cache-sizes=pods#0,nodes#0")
+	}
 	if embedded {
 		start = func() (*apiserver.Server, error) {
 			return apiserver.NewEmbedded(harness.Program(c.T, "evictd-apiserver"))
@@ -159,13 +163,19 @@ func (c *Cluster) startServer(embedded bool) {
 	c.must(err)
 }
 
-// grant gives evictd's agent the rights of docs/rbac.
+// StartServer starts the API server, which was killed.
+func (c *Cluster) StartServer() {
+	c.T.Helper()
+	c.must(c.API.Start())
+}
+
+// grant gives evictd's agent the rights of deploy/rbac.
 func (c *Cluster) grant() {
 	c.T.Helper()
 	root, err := sandbox.SourceRoot()
 	c.must(err)
 	kubectl := exec.CommandContext(c.T.Context(), c.program("kubectl"), "--kubeconfig="+c.API.Kubeconfig(apiserver.Admin),
-		"apply", "--server-side", "--filename="+filepath.Join(root, "docs/rbac"))
+		"apply", "--server-side", "--filename="+filepath.Join(root, "deploy/rbac"))
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		c.T.Fatalf("%s: %v\n%s", kubectl, err, out)
 	}

@@ -46,7 +46,7 @@ var (
 var (
 	hard = []string{sandbox.EvictionHard("memory.available<150Mi")}
 	soft = []string{
-		sandbox.EvictionHard("memory.available<40Mi"), sandbox.EvictionSoft("memory.available<150Mi"), sandbox.SoftGrace("memory.available=1s"), sandbox.MaxPodGrace("30"),
+		sandbox.EvictionHard("memory.available<40Mi"), sandbox.EvictionSoft("memory.available<150Mi"), sandbox.SoftGrace("memory.available=1s"), sandbox.MaxPodGrace("120"),
 	}
 	hardDisk = []string{sandbox.EvictionHard("nodefs.available<400Mi")}
 )
@@ -59,7 +59,7 @@ type scenario struct {
 	orders   []string // of every pod of the controller
 	shortage *shortage
 	shape    func(*v1.PodTemplateSpec)
-	hook     bool           // the pod has a preStop hook, which runs
+	hook     bool           // the pod has a preStop hook, which runs, and ends by itself in its grace period
 	budget   bool           // a PodDisruptionBudget allows no disruption of the pod
 	renew    bool           // the token of evictd's agent is replaced by another before the crossing
 	kubelet  map[string]any // fields of its configuration
@@ -72,18 +72,19 @@ type scenario struct {
 
 var scenarios = []scenario{
 	{name: "statefulset", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}},
-	{name: "daemonset", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}},
+	{name: "daemonset-and-containerd-is-killed", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"containerd"}},
 	{name: "job-with-a-sidecar", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}, shape: cluster.AddSidecar},
-	{name: "deployment-with-a-sidecar", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar},
+	{name: "deployment-with-a-sidecar-and-evictd-is-killed", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar, kill: []string{"evictd"}},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
-	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 15s"}, hook: true},
+	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 10s"}, hook: true},
 	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: with(soft, sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
 	{name: "budget-is-overridden", kind: cluster.Deployment, flags: with(soft, sandbox.SoftDeadline(patience.String())), budget: true},
 	{name: "takeover", kind: cluster.StatefulSet, flags: with(hard, sandbox.Mode("takeover")), kubelet: noEviction},
-	{name: "disk", kind: cluster.StatefulSet, flags: hardDisk, shortage: disk, shape: cluster.AddScratch, kill: []string{"kubelet"}},
+	{name: "disk-and-kubelet-is-killed", kind: cluster.StatefulSet, flags: hardDisk, shortage: disk, shape: cluster.AddScratch, kill: []string{"kubelet"}},
 	{name: "token-is-replaced", kind: cluster.Deployment, flags: hard, renew: true},
-	{name: "killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet"}},
-	{name: "all-three-killed-in-the-middle", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet", "containerd"}},
+	{name: "evictd-and-kubelet-are-killed", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet"}},
+	{name: "kube-apiserver-is-killed", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, kill: []string{"kube-apiserver"}},
+	{name: "all-three-are-killed", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"evictd", "kubelet", "containerd"}},
 	{name: "without-api-server", kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true},
 }
 
@@ -157,17 +158,18 @@ func (s *scenario) run(c *cluster.Cluster) {
 	before := h.UIDs()
 	e, eviction := s.evict(c, e, flags, victim)
 	defer e.Stop()
-	if !s.offline { // else the shortage may be over when the API server is back
+	away := s.offline || slices.Contains(s.kill, "kube-apiserver") // the shortage may be over when it is back
+	if !away {
 		h.AwaitTaint(true)
 	}
 	h.Await("a pod that replaces it to be ready", func(s cluster.Sighting) bool { return cluster.IsReady(s) && !slices.Contains(before, s.UID) })
 	e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
-	if !s.offline {
+	if !away {
 		h.AwaitTaint(false)
 	}
 	s.mustBeEvicted(c, h.Of(victim.UID))
-	if _, err := os.Stat(filepath.Join(shared, "hook")); s.hook && err != nil {
-		c.T.Errorf("the preStop hook of the victim has not run: %v", err)
+	if s.hook {
+		mustEndByItself(c, h.Of(victim.UID), shared)
 	}
 	if overridden := h.Events(victim.UID, "EvictionRequestOverridden"); s.budget != (overridden == 1) {
 		c.T.Errorf("%d events EvictionRequestOverridden", overridden)
@@ -213,7 +215,9 @@ func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, flags []string, vic
 		press()
 		eviction = e.Evictd.AwaitEviction(victim.Pod, nil)
 		e = s.crash(c, e, flags)
-		e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API.Untold == 0 })
+		e.Await("everything to be reported, and nothing to be refused", func(s *nodestatus.Status) bool {
+			return s.API.Untold == 0 && len(s.API.Refused) == 0
+		})
 	case s.offline:
 		c.Pause(func() {
 			press()
@@ -239,6 +243,8 @@ func (s *scenario) crash(c *cluster.Cluster, e *node.Evictd, flags []string) *no
 		"evictd":     {e.Kill, func() { e = c.Evictd(flags...) }},
 		"kubelet":    {c.KillKubelet, c.StartKubelet},
 		"containerd": {c.Nodes[0].Kill, c.Nodes[0].Restart},
+		// It forbids first requests, until it has read what it grants.
+		"kube-apiserver": {c.API.Kill, c.StartServer},
 	}
 	for _, name := range s.kill {
 		programs[name].kill()
@@ -263,6 +269,20 @@ func (s *scenario) mustBeEvicted(c *cluster.Cluster, of []cluster.Sighting) {
 	}
 	if s := last.Status; target.Status != v1.ConditionTrue || !last.Deleted && (s.Phase != v1.PodFailed || s.Reason != "Evicted" || !strings.HasPrefix(s.Message, why)) {
 		c.T.Errorf("the pod is %s, reason %q, message %q, with condition %+v", s.Phase, s.Reason, s.Message, target)
+	}
+}
+
+// mustEndByItself fails the test where the preStop hook of a victim has not run, or its container
+// did not exit with 0, by itself.
+func mustEndByItself(c *cluster.Cluster, of []cluster.Sighting, shared string) {
+	c.T.Helper()
+	if _, err := os.Stat(filepath.Join(shared, "hook")); err != nil {
+		c.T.Errorf("the preStop hook of the victim has not run: %v", err)
+	}
+	for _, container := range of[len(of)-1].Status.ContainerStatuses {
+		if end := container.State.Terminated; end == nil || end.ExitCode != 0 {
+			c.T.Errorf("container %s has not exited with 0: %+v", container.Name, container.State)
+		}
 	}
 }
 

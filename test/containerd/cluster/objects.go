@@ -37,7 +37,7 @@ func (c *Cluster) Template(list ...string) v1.PodTemplateSpec {
 		ObjectMeta: metav1.ObjectMeta{Labels: labels},
 		Spec: v1.PodSpec{
 			Containers: []v1.Container{container}, HostNetwork: true, AutomountServiceAccountToken: new(false), EnableServiceLinks: new(false),
-			TerminationGracePeriodSeconds: new(int64(30)),
+			TerminationGracePeriodSeconds: new(int64(2)),
 			Affinity: &v1.Affinity{NodeAffinity: &v1.NodeAffinity{
 				PreferredDuringSchedulingIgnoredDuringExecution: []v1.PreferredSchedulingTerm{{Weight: 100, Preference: first}},
 			}},
@@ -46,8 +46,9 @@ func (c *Cluster) Template(list ...string) v1.PodTemplateSpec {
 }
 
 // OnStop runs an order in the container before its SIGTERM, by a preStop hook, and mounts a
-// directory of this host at /shared.
+// directory of this host at /shared. The pod has two minutes for both.
 func OnStop(t *v1.PodTemplateSpec, dir, order string) {
+	t.Spec.TerminationGracePeriodSeconds = new(int64(120))
 	container := &t.Spec.Containers[0]
 	container.Lifecycle = &v1.Lifecycle{PreStop: &v1.LifecycleHandler{Exec: &v1.ExecAction{Command: []string{"/workload", order, "exit 0"}}}}
 	Share(t, dir, "/shared")

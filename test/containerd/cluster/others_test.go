@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"os/exec"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -11,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/containerd/cluster"
 	"github.com/evictd/evictd/test/containerd/node"
@@ -26,6 +28,7 @@ var others = []struct {
 	{"critical-pod-that-grows", testCriticalPod},
 	{"static-pod-that-grows", testStaticPod},
 	{"budget-holds-until-it-allows", testBudgetThatIsLifted},
+	{"hard-threshold-ends-a-soft-victim", testSoftVictimAtAHardThreshold},
 	{"observe", testObserve},
 	{"native-is-refused", testNativeIsRefused},
 	{"identity-of-the-kubelet", testIdentityOfTheKubelet},
@@ -111,6 +114,36 @@ func testBudgetThatIsLifted(c *cluster.Cluster) {
 	if overridden := h.Events(victim.UID, "EvictionRequestOverridden"); overridden > 0 {
 		c.T.Errorf("%d events EvictionRequestOverridden", overridden)
 	}
+	h.Check(victim.UID, eviction.Decided.Time)
+}
+
+// testSoftVictimAtAHardThreshold has a soft victim, which the kubelet gives a grace period that is
+// longer than any wait, grow until a hard threshold is crossed.
+func testSoftVictimAtAHardThreshold(c *cluster.Cluster) {
+	const longer = 2 * wait.Limit
+	seconds := int64(longer.Seconds())
+	s := scenario{name: "soft-then-hard", kind: cluster.Deployment, shortage: memory, shape: func(t *v1.PodTemplateSpec) {
+		t.Spec.TerminationGracePeriodSeconds = &seconds
+	}}
+	namespace := c.Namespace(s.name)
+	h := c.Record(namespace)
+	e := c.Evictd(with(soft, sandbox.MaxPodGrace(strconv.FormatInt(seconds, 10)))...)
+	c.AwaitNoTaint()
+	defer e.Stop()
+	defer c.Remove(namespace)
+	victim, _ := s.makeVictim(c, h, namespace)
+	e.Await("evictd to measure the pod", func(status *nodestatus.Status) bool { return harness.Measured(status, memory.signal, victim.UID) })
+	c.Pod(victim.Pod).Do("ignore-term") // and not the pod that replaces it
+	c.Pod(victim.Pod).Do("leak", rate, holds)
+	h.Await("the kubelet to have the pod end", func(s cluster.Sighting) bool { return s.UID == victim.UID && s.DeletionTimestamp != nil })
+	h.Await("a pod that replaces it to be ready", func(s cluster.Sighting) bool { return cluster.IsReady(s) && s.UID != victim.UID })
+	if !c.Runs(victim.Pod) {
+		c.T.Error("the pod has not had its grace period")
+	}
+	c.Pod(victim.Pod).Do("leak", rate, holds+70*node.MiB)
+	eviction := e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
+	h.AwaitTaint(false)
+	s.mustBeEvicted(c, h.Of(victim.UID))
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 

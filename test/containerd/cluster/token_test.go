@@ -20,7 +20,7 @@ import (
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
-// keepToken has the DaemonSet of docs/token.yaml keep a token in a file of the first node,
+// keepToken has the DaemonSet of deploy/token.yaml keep a token in a file of the first node,
 // and returns a kubeconfig with that file. renew replaces the pod that the token is bound to,
 // and returns once the API server refuses that token and the file has another.
 func keepToken(c *cluster.Cluster) (kubeconfig string, renew func()) {
@@ -66,7 +66,7 @@ func keepToken(c *cluster.Cluster) (kubeconfig string, renew func()) {
 	}
 }
 
-// tokenDaemonSet is the DaemonSet of docs/token.yaml on the first node, with a directory in
+// tokenDaemonSet is the DaemonSet of deploy/token.yaml on the first node, with a directory in
 // the place of /etc/evictd and the workload in the place of its image.
 func tokenDaemonSet(c *cluster.Cluster, dir string) *apps.DaemonSet {
 	c.T.Helper()
@@ -74,7 +74,7 @@ func tokenDaemonSet(c *cluster.Cluster, dir string) *apps.DaemonSet {
 	if err != nil {
 		c.T.Fatal(err)
 	}
-	text, err := os.ReadFile(filepath.Join(root, "docs/token.yaml"))
+	text, err := os.ReadFile(filepath.Join(root, "deploy/token.yaml"))
 	if err != nil {
 		c.T.Fatal(err)
 	}

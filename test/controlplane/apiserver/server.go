@@ -31,7 +31,7 @@ const (
 	Admin     = "admin"
 	Node      = "node"      // the kubelet's of the node NodeName
 	OtherNode = "othernode" // the kubelet's of the node OtherNodeName
-	Scheduler = "scheduler" // the service account of docs/rbac/scheduler.yaml
+	Scheduler = "scheduler" // the service account of deploy/rbac/scheduler.yaml
 	Kube      = "kube"      // kube-scheduler
 )
 

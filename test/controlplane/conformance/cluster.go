@@ -43,7 +43,7 @@ func (r runner) run(ctx context.Context, s suite, by string) (got report, err er
 		return got, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
-	grant := exec.CommandContext(ctx, r.programs["kubectl"], "--kubeconfig="+server.Kubeconfig(apiserver.Admin), "apply", "--server-side", "--filename="+filepath.Join(r.root, "docs/rbac"))
+	grant := exec.CommandContext(ctx, r.programs["kubectl"], "--kubeconfig="+server.Kubeconfig(apiserver.Admin), "apply", "--server-side", "--filename="+filepath.Join(r.root, "deploy/rbac"))
 	if out, err := grant.CombinedOutput(); err != nil {
 		return got, fmt.Errorf("%s: %w\n%s", grant, err, out)
 	}

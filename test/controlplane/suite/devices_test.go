@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	typed "k8s.io/client-go/kubernetes/typed/resource/v1"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -163,9 +164,7 @@ func TestAnExtendedResourceOfADeviceClassHasAClaim(t *testing.T) {
 		t.Fatalf("the pod's claim is %+v", status)
 	}
 	claim, err := all.ResourceClaims("default").Get(t.Context(), status.ResourceClaimName, metav1.GetOptions{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	require.NoError(t, err)
 	if claim.Annotations[resourceapi.ExtendedResourceClaimAnnotation] != "true" || !metav1.IsControlledBy(claim, p) || claim.Status.Allocation == nil || len(claim.Status.ReservedFor) != 1 {
 		t.Errorf("the claim is %+v", claim)
 	}

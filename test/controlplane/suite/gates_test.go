@@ -22,10 +22,8 @@ func TestEveryGateOfKubeSchedulerIsKnown(t *testing.T) {
 		t.Skip("needs the source of k8s.io/kubernetes, which make controlplane downloads")
 	}
 	root := strings.TrimSpace(string(dir))
-	source, err := os.ReadFile(filepath.Join(root, "pkg/features/kube_features.go"))
-	require.NoError(t, err)
-	page, err := os.ReadFile("../../../docs/differences.md")
-	require.NoError(t, err)
+	source := require.ReadFile(t, filepath.Join(root, "pkg/features/kube_features.go"))
+	page := require.ReadFile(t, "../../../docs/differences.md")
 	read := gatesReadBelow(t, filepath.Join(root, "pkg/scheduler"), filepath.Join(root, "cmd/kube-scheduler"))
 	found := 0
 	for _, gate := range regexp.MustCompile(`(?m)^\t(?:\w+\.)?(\w+): \{\n((?:\t\t\{.*\n)+)\t\},`).FindAllStringSubmatch(string(source), -1) {

@@ -22,9 +22,11 @@ var servers = []struct {
 	get  func(t testing.TB) (*apiserver.Server, error)
 }{
 	{"kube-apiserver", shared(func(testing.TB) (*apiserver.Server, error) { return apiserver.NewKubeAPIServer() })},
-	{"embedded", shared(func(t testing.TB) (*apiserver.Server, error) {
-		return apiserver.NewEmbedded(harness.Program(t, "evictd-apiserver"))
-	})},
+	{"embedded", shared(embedded)},
+}
+
+func embedded(t testing.TB) (*apiserver.Server, error) {
+	return apiserver.NewEmbedded(harness.Program(t, "evictd-apiserver"))
 }
 
 // shared starts a server once.
@@ -59,17 +61,23 @@ func onKubeAPIServer(t *testing.T) *api { return open(t, servers[0].get) }
 
 // open is the server, empty, and empty again after the test.
 func open(t *testing.T, get func(testing.TB) (*apiserver.Server, error)) *api {
+	a := &api{Server: started(t, get), t: t}
+	var err error
+	if a.admin, err = a.Client(apiserver.Admin); err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(a.empty)
+	return a
+}
+
+// started is a server; the test is skipped where it cannot be had.
+func started(t *testing.T, get func(testing.TB) (*apiserver.Server, error)) *apiserver.Server {
 	server, err := get(t)
 	if unavailable := (*apiserver.UnavailableError)(nil); errors.As(err, &unavailable) {
 		t.Skip("skipped:", unavailable)
 	}
 	require.NoError(t, err)
-	a := &api{Server: server, t: t}
-	if a.admin, err = server.Client(apiserver.Admin); err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(a.empty)
-	return a
+	return server
 }
 
 var await = harness.Await

@@ -41,7 +41,7 @@ func (a *api) kubectl(args ...string) string {
 	return string(out)
 }
 
-// grant gives evictd's programs the rights of docs/rbac, where rights matter.
+// grant gives evictd's programs the rights of deploy/rbac, where rights matter.
 func (a *api) grant() {
 	a.t.Helper()
 	if a.Name != "kube-apiserver" {
@@ -49,5 +49,5 @@ func (a *api) grant() {
 	}
 	root, err := sandbox.SourceRoot()
 	require.NoError(a.t, err)
-	a.kubectl("apply", "--server-side", "--filename="+filepath.Join(root, "docs/rbac"))
+	a.kubectl("apply", "--server-side", "--filename="+filepath.Join(root, "deploy/rbac"))
 }

@@ -31,6 +31,9 @@ type request struct {
 	Body    json.RawMessage   `json:"body"`
 	Raw     string            `json:"raw"`  // a body that is no JSON
 	Keep    map[string]string `json:"keep"` // {name} in later requests is that field of the answer
+	// Awaits is the status code that the answer has once kube-apiserver's admission has
+	// seen the objects of earlier requests: the request is sent until then. 0 is any.
+	Awaits int `json:"awaits"`
 }
 
 // answer is what golden files hold: the documents of a body, under a line that
@@ -157,7 +160,12 @@ func (a *api) send(requests []request) []answer {
 	kept := map[string]string{}
 	answers := make([]answer, 0, len(requests))
 	for _, r := range requests {
-		code, docs, err := r.send(client, config.Host, kept)
+		var code int
+		var docs []any
+		await(a.t, r.Do, func() bool {
+			code, docs, err = r.send(client, config.Host, kept)
+			return err != nil || r.Awaits == 0 || code == r.Awaits
+		})
 		if err != nil {
 			a.t.Fatalf("%s: %v", r.Do, err)
 		}

@@ -179,7 +179,7 @@ func TestAgentReachesItsOwnNodeOnly(t *testing.T) {
 
 // TestNodeAgainstAKubeAPIServer runs the tests of the daemon and its agent, which
 // test/node has for the embedded API, against a kube-apiserver, with the rights
-// of docs/rbac.
+// of deploy/rbac.
 func TestNodeAgainstAKubeAPIServer(t *testing.T) {
 	server, faulty := apiserver.NewKubeAPIServer()
 	if faulty == nil {

@@ -22,7 +22,7 @@ import (
 )
 
 // KubeconfigVariable names an administrator's kubeconfig of an API server to test
-// against in place of the embedded one; it has docs/rbac.
+// against in place of the embedded one; it has deploy/rbac.
 const KubeconfigVariable = "EVICTD_TEST_KUBECONFIG"
 
 // API is an API server as a test reaches it, and the way by which evictd does, which the
@@ -68,7 +68,7 @@ func New(n *harness.Node) *API {
 }
 
 // AgentKubeconfig turns an administrator's kubeconfig into that of the service account of
-// docs/rbac/agent.yaml with a token that is bound to a node, and writes it to a directory.
+// deploy/rbac/agent.yaml with a token that is bound to a node, and writes it to a directory.
 func AgentKubeconfig(t testing.TB, dir, node, kubeconfig string) string {
 	t.Helper()
 	config, err := clientcmd.LoadFromFile(kubeconfig)

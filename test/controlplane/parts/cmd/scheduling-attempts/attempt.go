@@ -138,6 +138,9 @@ func (d *deletions) react(action clienttesting.Action) (bool, runtime.Object, er
 		defer d.mu.Unlock()
 		d.pods = append(d.pods, action.GetNamespace()+"/"+deletion.GetName())
 	}
+	if update, is := action.(clienttesting.UpdateAction); is {
+		return true, update.GetObject(), nil
+	}
 	return true, &v1.Pod{}, nil
 }
 

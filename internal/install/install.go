@@ -1,0 +1,231 @@
+// Package install installs evictd on the host of a pod, whose root filesystem is mounted in
+// the pod: it writes programs and units, has the host's systemd run them, keeps the token and
+// the configuration of the host equal to those of the pod, and removes everything again.
+//
+// A pod lives in the cgroup of the pods, with which it shares the memory that evictd guards.
+// So evictd itself never runs there.
+package install
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+)
+
+// Config of an Installer.
+type Config struct {
+	Root      string // where the host's root is mounted
+	Prefix    string // where the host gets the programs, in a directory bin
+	Version   string
+	StateFile string        // where Run leaves for Ready what it sees; empty for nowhere
+	Interval  time.Duration // how often the pod's files are compared with the host's
+	Image     Image
+}
+
+// Installer keeps a host as its image wants it.
+type Installer struct {
+	cfg     Config
+	log     *slog.Logger
+	files   *Files
+	state   string // of evictd, as it was logged last
+	checked string // the configuration that evictd has accepted last
+}
+
+// New is an installer that has done nothing yet.
+func New(cfg Config, log *slog.Logger) *Installer {
+	return &Installer{cfg: cfg, log: log, files: NewFiles(cfg.Root)}
+}
+
+// jobTimeout is for one change of the host, including a stop and a start of evictd.
+const jobTimeout = 2 * time.Minute
+
+// Run installs, and then follows the pod's files and the state of evictd until ctx ends, after
+// which a host with systemd keeps everything. An error says why this host gets no evictd.
+func (i *Installer) Run(ctx context.Context) error {
+	if err := i.foreign(); err != nil {
+		return err
+	}
+	if !hasSystemd(i.cfg.Root) {
+		return errors.New("the host has no systemd, and in this pod evictd would share the memory of the pods that it evicts: keep this node out of the DaemonSet, and start evictd by the host's own means")
+	}
+	if i.legacy() {
+		i.log.Warn("the host has cgroup v1: evictd has fewer means there; evictd doctor lists what is lost")
+	}
+	return i.follow(ctx)
+}
+
+// step makes the host equal to the pod's files once.
+func (i *Installer) step(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	change, err := i.update()
+	if err != nil {
+		return err
+	}
+	s, err := connect(i.cfg.Root)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	return errors.Join(i.apply(ctx, s, change), i.observe(ctx, s))
+}
+
+// apply has systemd run what was written. A new token needs nothing: the agent reads the file.
+func (i *Installer) apply(ctx context.Context, s *systemd, change Change) error {
+	restart := change.Unfinished || slices.ContainsFunc(change.Changed, func(path string) bool { return path != tokenPath })
+	if restart {
+		i.log.Info("evictd is started with new files", "version", i.cfg.Version, "files", len(change.Changed))
+		if err := s.take(ctx, true); err != nil {
+			return err
+		}
+	}
+	return i.files.Finish()
+}
+
+// follow keeps the host up to date until ctx ends. An error of the first time is final.
+func (i *Installer) follow(ctx context.Context) error {
+	tick := time.NewTicker(i.cfg.Interval)
+	defer tick.Stop()
+	for first := true; ; first = false {
+		err := i.step(ctx)
+		if ctx.Err() != nil {
+			return nil
+		}
+		if first && err != nil {
+			return err
+		}
+		if err != nil {
+			i.report(err.Error())
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// update writes what differs to the host. A configuration that evictd refuses changes nothing.
+func (i *Installer) update() (Change, error) {
+	files, err := i.cfg.Image.files(i.cfg.Prefix)
+	if err != nil {
+		return Change{}, err
+	}
+	if err := i.check(files); err != nil {
+		return Change{}, err
+	}
+	return i.files.Write(i.cfg.Version, files)
+}
+
+// check has evictd read a configuration that it has not accepted before.
+func (i *Installer) check(files []File) error {
+	at := slices.IndexFunc(files, func(f File) bool { return f.Path == configPath })
+	config := files[at].Content
+	if string(config) == i.checked {
+		return nil
+	}
+	c := exec.Command(filepath.Join(i.cfg.Image.Programs, "evictd"), "check-config", "-")
+	c.Stdin = bytes.NewReader(config)
+	if out, err := c.CombinedOutput(); err != nil {
+		return fmt.Errorf("the configuration is refused, and the host keeps the one it has: %w: %s", err, strings.TrimSpace(string(out)))
+	}
+	i.checked = string(config)
+	return nil
+}
+
+// observe reports the state of evictd.
+func (i *Installer) observe(ctx context.Context, s *systemd) error {
+	state, err := s.state(ctx, service)
+	if err != nil {
+		return err
+	}
+	if state != "active" {
+		state = service + " is " + state
+	}
+	i.report(state)
+	return nil
+}
+
+// report logs a state that is new and leaves it for Ready.
+func (i *Installer) report(state string) {
+	if state != i.state {
+		i.log.Info("state of evictd", "state", state)
+	}
+	i.state = state
+	if i.cfg.StateFile != "" {
+		if err := os.WriteFile(i.cfg.StateFile, []byte(state), 0o644); err != nil {
+			i.log.Error("the state of evictd cannot be written", "error", err)
+		}
+	}
+}
+
+// Ready is nil if Run has last seen evictd active, or Uninstall has ended.
+func Ready(stateFile string) error {
+	text, err := os.ReadFile(stateFile)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errors.New("nothing is installed yet")
+	}
+	if err != nil {
+		return err
+	}
+	if state := string(text); state != "active" && state != removed {
+		return errors.New(state)
+	}
+	return nil
+}
+
+// foreign is an error if the host has an evictd from elsewhere.
+func (i *Installer) foreign() error {
+	for _, dir := range []string{"usr/lib/systemd/system", "lib/systemd/system", "usr/local/lib/systemd/system"} {
+		if _, err := os.Stat(filepath.Join(i.cfg.Root, dir, service)); err == nil {
+			return fmt.Errorf("the host has an evictd that a package has installed (/%s/%s): remove the package, or keep this node out of the DaemonSet", dir, service)
+		}
+	}
+	return nil
+}
+
+// legacy says whether the host's memory controller is that of cgroup v1.
+func (i *Installer) legacy() bool {
+	_, err := os.Stat(filepath.Join(i.cfg.Root, "sys/fs/cgroup/memory/cgroup.procs"))
+	return err == nil
+}
+
+// removed is the state after Uninstall.
+const removed = "uninstalled"
+
+// Uninstall stops evictd and removes what was written to the host, the state of evictd
+// included. A host where nothing is installed stays as it is.
+func (i *Installer) Uninstall(ctx context.Context) error {
+	installed, err := i.files.Installed()
+	if err != nil {
+		return err
+	}
+	if !installed {
+		i.report(removed)
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	s, err := connect(i.cfg.Root)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	if err := s.stop(ctx); err != nil {
+		return err
+	}
+	if err := errors.Join(i.files.Remove(stateDir, runtimeDir), s.forget(ctx)); err != nil {
+		return err
+	}
+	i.report(removed)
+	return nil
+}

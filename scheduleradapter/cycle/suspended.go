@@ -1,0 +1,44 @@
+package cycle
+
+import (
+	"time"
+
+	"github.com/evictd/evictd/scheduleradapter/queue"
+)
+
+// suspendedAttempt waits for an extender. The loop handles events meanwhile, and attempts
+// no other pod.
+type suspendedAttempt struct {
+	entry    *queue.Entry
+	begin    time.Time
+	answered bool
+}
+
+// suspend keeps the attempt that ScheduleOne has suspended.
+func (l *Loop) suspend(e *queue.Entry, begin time.Time) {
+	s := &suspendedAttempt{entry: e, begin: begin}
+	l.suspended = s
+	answered, _ := l.cycle.Suspended()
+	l.goroutines.Go(func() {
+		answered()
+		l.Do(func() { s.answered = true })
+	})
+}
+
+// resume runs the suspended attempt again if all responses are there. It ends the attempt
+// of a pod that is bound or deleted. It returns false while the attempt waits.
+func (l *Loop) resume(now time.Time) bool {
+	s := l.suspended
+	switch {
+	case s.entry.Place() == queue.Nowhere:
+		l.suspended = nil
+		l.cycle.EndAttempt()
+	case s.answered:
+		l.suspended = nil
+		l.cycle.Resume()
+		l.attempt(now, s.entry, s.begin)
+	default:
+		return false
+	}
+	return true
+}
