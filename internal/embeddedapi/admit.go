@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"cmp"
 	"errors"
 	"slices"
 	"strconv"
@@ -76,7 +77,7 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 	plugins := []string{"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy", "spec.runtimeClassName", "spec.overhead", "globalDefault"}
 	for _, fault := range faults {
 		if slices.Contains(plugins, fault.Field) {
-			return apierrors.NewForbidden(k.groupResource(), name, errors.New(fault.Detail))
+			return apierrors.NewForbidden(k.groupResource(), cmp.Or(name, "Unknown"), errors.New(fault.Detail))
 		}
 	}
 	return apierrors.NewInvalid(k.GroupKind(), name, faults)
@@ -171,6 +172,31 @@ func admitClaim(a *API, object, old store.Object) (faults utilvalidation.ErrorLi
 		faults = append(faults, utilvalidation.Required(at, ""))
 	case amount.Sign() <= 0:
 		faults = append(faults, utilvalidation.Invalid(at, amount.String(), "must be greater than zero"))
+	}
+	if before, ok := old.(*v1.PersistentVolumeClaim); ok {
+		faults = append(faults, checkClaimChange(claim, before)...)
+	}
+	return faults
+}
+
+// checkClaimChange follows ValidatePersistentVolumeClaimUpdate of Kubernetes' core validation.
+func checkClaimChange(claim, before *v1.PersistentVolumeClaim) (faults utilvalidation.ErrorList) {
+	path, now, was := utilvalidation.NewPath("spec"), claim.Spec.DeepCopy(), before.Spec.DeepCopy()
+	if was.VolumeName == "" {
+		was.VolumeName = now.VolumeName
+	}
+	if was.StorageClassName == nil && before.Annotations[v1.BetaStorageClassAnnotation] == "" {
+		was.StorageClassName = now.StorageClassName
+	}
+	if claim.Status.Phase == v1.ClaimBound {
+		was.Resources.Requests, was.VolumeAttributesClassName = now.Resources.Requests, now.VolumeAttributesClassName
+	}
+	if !apiequality.Semantic.DeepEqual(now, was) {
+		faults = append(faults, utilvalidation.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
+	}
+	size, capacity := claim.Spec.Resources.Requests.Storage(), before.Status.Capacity.Storage()
+	if size.Cmp(*before.Spec.Resources.Requests.Storage()) < 0 && size.Cmp(*capacity) <= 0 {
+		faults = append(faults, utilvalidation.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
 	return faults
 }

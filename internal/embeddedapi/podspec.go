@@ -85,6 +85,9 @@ func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
 			faults = append(faults, utilvalidation.Forbidden(at.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+object.GetObjectKind().GroupVersionKind().Kind+" is not Supported"))
 		}
 	}
+	if d, ok := object.(*appsv1.Deployment); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && d.Spec.Strategy.RollingUpdate != nil {
+		faults = append(faults, utilvalidation.Forbidden(path.Child("strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
+	}
 	return append(faults, checkContainers(&template.Spec, at)...)
 }
 
