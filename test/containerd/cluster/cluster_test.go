@@ -181,6 +181,7 @@ func (s *scenario) run(c *cluster.Cluster) {
 	if s.unused != "" {
 		c.Await("the unused image to be removed", func() bool { return !c.Nodes[0].HasImage(s.unused) })
 	}
+	h.Restarted = slices.Contains(s.kill, "kube-apiserver")
 	h.Check(victim.UID, eviction.Decided.Time)
 }
 

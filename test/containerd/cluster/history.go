@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
@@ -30,6 +31,9 @@ type Sighting struct {
 // History is what a watch has shown of the pods of a namespace, and of the taint of the
 // first node, from before the first pod.
 type History struct {
+	// Restarted: the API server was killed meanwhile, and started again.
+	Restarted bool
+
 	c         *Cluster
 	namespace string
 
@@ -42,6 +46,7 @@ type History struct {
 // change is a time at which the node had another taint than before.
 type change struct {
 	at      time.Time
+	version uint64 // of the Node, see version
 	tainted bool
 }
 
@@ -133,8 +138,15 @@ func (h *History) seeNode(event watch.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if last := len(h.taint) - 1; last < 0 || h.taint[last].tainted != tainted {
-		h.taint = append(h.taint, change{time.Now(), tainted})
+		h.taint = append(h.taint, change{time.Now(), version(node), tainted})
 	}
+}
+
+// version orders the states of all objects: kube-apiserver numbers its changes. Two watches do
+// not show them in that order.
+func version(object metav1.Object) uint64 {
+	n, _ := strconv.ParseUint(object.GetResourceVersion(), 10, 64)
+	return n
 }
 
 // Sightings are all so far, oldest first.

@@ -2,6 +2,7 @@ package cluster
 
 import (
 	"fmt"
+	"math"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -94,9 +95,12 @@ func severalReplacements(h *History, _ types.UID, decided time.Time) (broken []s
 
 func boundMeanwhile(h *History, _ types.UID, decided time.Time) (broken []string) {
 	h.mu.Lock()
-	end := time.Now()
+	end := uint64(math.MaxUint64)
 	if last := len(h.taint) - 1; last >= 0 && !h.taint[last].tainted {
-		end = h.taint[last].at
+		end = h.taint[last].version
+	}
+	if h.Restarted {
+		end = 0 // a scheduler may see the pod before the taint: its watches begin again
 	}
 	h.mu.Unlock()
 	for _, uid := range h.UIDs() {
@@ -104,7 +108,7 @@ func boundMeanwhile(h *History, _ types.UID, decided time.Time) (broken []string
 			if s.Spec.NodeName == "" {
 				continue
 			}
-			if s.Spec.NodeName == h.c.Nodes[0].Name && s.At.After(decided) && s.At.Before(end) {
+			if s.Spec.NodeName == h.c.Nodes[0].Name && s.At.After(decided) && version(s.Pod) < end {
 				broken = append(broken, fmt.Sprintf("pod %s was bound %v after the decision", name(s.Pod), s.At.Sub(decided)))
 			}
 			break // it was bound
