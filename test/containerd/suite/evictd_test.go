@@ -40,7 +40,9 @@ func TestPodsThatOnlyTheRuntimeKnowsAreProtected(t *testing.T) {
 		hog.Do("leak", 100*node.MiB, 256*node.MiB)
 		evicted := e.AwaitEviction(hog)
 		hog.AwaitEnd()
-		if !evicted.Estimated || evicted.Signal != "memory.available" {
+		// Both thresholds have the quantity, and which of them the hog meets first is a matter of time
+		// between two readings.
+		if !evicted.Estimated || evicted.Signal != "memory.available" && evicted.Signal != "allocatableMemory.available" {
 			t.Errorf("evicted %+v", evicted)
 		}
 		if !steady.Lives() || !static.Lives() {
