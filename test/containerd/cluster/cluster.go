@@ -56,7 +56,8 @@ type Cluster struct {
 	API                  *apiserver.Server
 	Nodes                []*Node // n1 and n2
 
-	dir string
+	dir    string
+	memory string // a directory on a tmpfs, as /run is: evictd keeps there what SIGKILL may not lose
 }
 
 // Node is a node of the cluster. An evictd runs on the first alone.
@@ -84,6 +85,11 @@ func Start(t testing.TB, o Options) *Cluster {
 		{Name: apiserver.OtherNodeName, identity: apiserver.OtherNode, Node: node.Start(t, node.BesideKubelet, node.Options{Memory: o.Memory})},
 	}
 	c.dir = c.Nodes[0].Dir()
+	var err error
+	if c.memory, err = os.MkdirTemp("/dev/shm", "evictd"); err != nil {
+		t.Skip("skipped: needs a tmpfs at /dev/shm:", err)
+	}
+	t.Cleanup(func() { os.RemoveAll(c.memory) })
 	c.startServer(o.Embedded)
 	c.runProgram("kube-controller-manager", controllers, "--cert-dir="+c.dir)
 	if o.Embedded {
@@ -246,7 +252,7 @@ func (c *Cluster) Evictd(flags ...string) *node.Evictd {
 	n := c.Nodes[0]
 	credentials := kube.AgentKubeconfig(c.T, n.Dir(), n.Name, c.API.Kubeconfig(apiserver.Admin))
 	return n.Evictd(append([]string{
-		sandbox.Mode("backstop"), sandbox.Kubeconfig(credentials), sandbox.NodeName(n.Name), sandbox.NodeFs(n.Kubelet),
+		sandbox.Mode("backstop"), sandbox.Kubeconfig(credentials), sandbox.NodeName(n.Name), sandbox.NodeFs(n.Kubelet), sandbox.RuntimeDir(c.memory),
 		sandbox.Housekeeping("1s"), sandbox.Transition("5s"),
 	}, flags...)...)
 }
