@@ -44,13 +44,10 @@ func logger(c *cobra.Command) *slog.Logger {
 	return slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)).With("program", name)
 }
 
-// uninstallVariable has run uninstall: a DaemonSet's pods are changed by one variable.
-const uninstallVariable = "EVICTD_UNINSTALL"
-
 func runCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use: "run", Short: "Install evictd, follow the files of the pod and the state of evictd", Args: cobra.NoArgs,
-		Long: "Install evictd on the host, then keep it up to date with the files of this pod. With " + uninstallVariable +
+		Long: "Install evictd on the host, then keep it up to date with the files of this pod. With " + install.UninstallVariable +
 			"=true in the environment, remove it and wait.",
 	}
 	cfg := install.Config{Version: version}
@@ -68,7 +65,7 @@ func runCommand() *cobra.Command {
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg.Image.Server = cmp.Or(cfg.Image.Server, server())
 		cfg.Image.NodeName = cmp.Or(cfg.Image.NodeName, os.Getenv("NODE_NAME"))
-		if os.Getenv(uninstallVariable) == "true" {
+		if os.Getenv(install.UninstallVariable) == "true" {
 			err := install.New(cfg, logger(c)).Uninstall(c.Context())
 			if err == nil {
 				<-c.Context().Done()

@@ -63,7 +63,7 @@ var arrows = []arrow{
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
 	{"internal/install", nil, "a program is put onto a host, whatever it does there"},
-	{"internal/install/kube", nil, "the API server is asked to have the pods uninstall"},
+	{"internal/install/kube", []string{"internal/install"}, "the API server is asked to have the pods uninstall, by the variable that they read"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "internal/wait", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},

@@ -199,6 +199,10 @@ func (i *Installer) legacy() bool {
 	return err == nil
 }
 
+// UninstallVariable has evictd-install uninstall, where it is "true" in the environment: a DaemonSet's
+// pods are changed by one variable.
+const UninstallVariable = "EVICTD_UNINSTALL"
+
 // removed is the state after Uninstall.
 const removed = "uninstalled"
 

@@ -13,6 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
+
+	"github.com/evictd/evictd/internal/install"
 )
 
 // Where the installation is.
@@ -20,9 +22,6 @@ const (
 	Namespace = "evictd-system"
 	Name      = "evictd" // of the DaemonSet and, as the label app, of its pods
 )
-
-// Variable of its pods' environment has evictd-install uninstall.
-const Variable = "EVICTD_UNINSTALL"
 
 // poll is how often the pods are listed.
 const poll = 2 * time.Second
@@ -37,7 +36,7 @@ func Uninstall(ctx context.Context, client kubernetes.Interface, report func(nod
 	patch, err := json.Marshal(map[string]any{"spec": map[string]any{
 		"updateStrategy": map[string]any{"rollingUpdate": map[string]any{"maxUnavailable": "100%"}},
 		"template": map[string]any{"spec": map[string]any{"containers": []any{
-			map[string]any{"name": Name, "env": []any{map[string]any{"name": Variable, "value": "true"}}},
+			map[string]any{"name": Name, "env": []any{map[string]any{"name": install.UninstallVariable, "value": "true"}}},
 		}}},
 	}})
 	if err != nil {
@@ -112,7 +111,7 @@ func pods(ctx context.Context, client kubernetes.Interface) ([]v1.Pod, error) {
 // uninstalled says whether a pod is one that uninstalls, and has.
 func uninstalled(pod *v1.Pod) bool {
 	asked := slices.ContainsFunc(pod.Spec.Containers, func(c v1.Container) bool {
-		return slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == Variable && e.Value == "true" })
+		return slices.ContainsFunc(c.Env, func(e v1.EnvVar) bool { return e.Name == install.UninstallVariable && e.Value == "true" })
 	})
 	return asked && slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool {
 		return c.Type == v1.PodReady && c.Status == v1.ConditionTrue

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes/fake"
 
+	"github.com/evictd/evictd/internal/install"
 	"github.com/evictd/evictd/internal/require"
 )
 
@@ -26,7 +27,7 @@ func pod(name, node string, ready, asked bool) *v1.Pod {
 		p.Status.Conditions[0].Status = v1.ConditionTrue
 	}
 	if asked {
-		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: Variable, Value: "true"}}
+		p.Spec.Containers[0].Env = []v1.EnvVar{{Name: install.UninstallVariable, Value: "true"}}
 	}
 	return p
 }
@@ -59,7 +60,7 @@ func TestNodesWhereNothingWasUninstalledAreListed(t *testing.T) {
 		time.Sleep(10 * time.Second)
 		set, getErr := client.AppsV1().DaemonSets(Namespace).Get(ctx, Name, metav1.GetOptions{})
 		require.NoError(t, getErr)
-		if env := set.Spec.Template.Spec.Containers[0].Env; len(env) != 1 || env[0].Name != Variable || set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "100%" {
+		if env := set.Spec.Template.Spec.Containers[0].Env; len(env) != 1 || env[0].Name != install.UninstallVariable || set.Spec.UpdateStrategy.RollingUpdate.MaxUnavailable.String() != "100%" {
 			t.Errorf("the DaemonSet's pods get %v by %+v", env, set.Spec.UpdateStrategy)
 		}
 		require.NoError(t, client.CoreV1().Pods(Namespace).Delete(ctx, "a", metav1.DeleteOptions{}))
