@@ -67,7 +67,7 @@ type scenario struct {
 	unused   string         // an image that no pod uses, and that is removed
 	wait     time.Duration  // from the start of the kubelet to the crossing
 	kill     []string       // what is killed once the victim is chosen, and started again
-	offline  bool           // the API server stops before the crossing, until the kubelet has started the victim again
+	offline  bool           // the API server stops before the crossing, until the kubelet has twice tried to start the victim again
 	away     time.Duration  // and so much longer
 }
 
@@ -228,8 +228,14 @@ func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, flags []string, vic
 				<-time.After(s.away)
 				return
 			}
-			const restarted = "an evicted pod has processes again"
-			c.Await("the kubelet to start the victim twice", func() bool { return strings.Count(e.Log(), restarted) >= 2 })
+			tried := func() int { return strings.Count(c.KubeletLog(), `"Failed to create sandbox for pod" err=`) }
+			before := tried()
+			c.Await("the kubelet to try twice to start the victim", func() bool {
+				if c.Runs(victim.Pod) {
+					c.T.Fatal("the kubelet has started the victim again")
+				}
+				return tried()-before >= 2
+			})
 		})
 	default:
 		press()
