@@ -76,6 +76,7 @@ var scenarios = []scenario{
 	{name: "daemonset-and-containerd-is-killed", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"containerd"}},
 	{name: "job-with-a-sidecar", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}, shape: cluster.AddSidecar},
 	{name: "deployment-with-a-sidecar-and-evictd-is-killed", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar, kill: []string{"evictd"}},
+	{name: "job-exits-with-0-and-evictd-is-killed", kind: cluster.Job, flags: hard, kill: []string{"evictd"}},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
 	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 10s"}, hook: true},
 	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: with(soft, sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
