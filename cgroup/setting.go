@@ -81,6 +81,15 @@ func (s *System) FreezeSetting(group string) (Setting, bool) {
 	return Setting{}, false
 }
 
+// NoForksSetting is the setting by which the kernel refuses new processes and threads in a group and
+// below it. Those that are moved there are accepted. It says whether there is a pids controller.
+func (s *System) NoForksSetting(group string) (Setting, bool) {
+	if s.of[pids] == nil {
+		return Setting{}, false
+	}
+	return Setting{path.Join(s.dir(pids, group), "pids.max"), "0"}, true
+}
+
 // MemoryHighFile is the path of a group's memory.high: above that usage the kernel
 // throttles the group and counts it in memory.events. ok is false on v1.
 func (s *System) MemoryHighFile(group string) (string, bool) {

@@ -18,15 +18,17 @@ func undoCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := c.Flags().String("runtime-dir", daemon.DefaultRuntimeDir, "of the evictd that has ended; one that runs keeps its own")
-	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high is left to the next evictd, once")
+	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high, and the pids.max of evicted pods, are left to the next evictd, once")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		undone, err := undo.Recover(*dir)
-		ofMemoryHigh := undo.Recover
+		ofKept := undo.Recover
 		if slices.Contains([]string{"signal", "core-dump", "watchdog"}, *result) { // it is started again
-			ofMemoryHigh = undo.Defer
+			ofKept = undo.Defer
 		}
-		more, err1 := ofMemoryHigh(daemon.MemoryHighDir(*dir))
-		undone, err = append(undone, more...), errors.Join(err, err1)
+		for _, kept := range daemon.KeptDirs(*dir) {
+			more, err1 := ofKept(kept)
+			undone, err = append(undone, more...), errors.Join(err, err1)
+		}
 		for _, file := range undone {
 			fmt.Fprintln(c.OutOrStdout(), "put back", file)
 		}

@@ -335,6 +335,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	endReporting()
 	last.Wait()
+	err = errors.Join(err, d.tracker.ban.close())
 	if d.changes != nil {
 		err = errors.Join(err, d.changes.Close())
 	}

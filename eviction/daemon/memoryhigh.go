@@ -74,7 +74,7 @@ func (d *Daemon) newMemoryHigh(file *config.EvictdConfiguration) *memoryHigh {
 		if path() != "" {
 			return &memoryHigh{
 				Waiter: d.notifier, notified: d.notifier.WatchesPodsEvents, file: path, log: d.log,
-				dir: MemoryHighDir(d.runtimeDir), levels: make(chan collect.MemoryLevels, 1), high: with,
+				dir: memoryHighDir(d.runtimeDir), levels: make(chan collect.MemoryLevels, 1), high: with,
 			}
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"sync"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/eviction/undo"
@@ -21,6 +23,8 @@ type podCgroup struct {
 	path    string
 	above   string    // the cgroup of all pods
 	changes *undo.Log // nil in a dry run
+	ban     *restartBan
+	uid     types.UID
 	log     *slog.Logger
 
 	mu     sync.Mutex
@@ -143,6 +147,9 @@ func (g *podCgroup) Thaw() error {
 	}
 	return err
 }
+
+// ForbidStarts keeps the kubelet from starting the containers again, where there is one.
+func (g *podCgroup) ForbidStarts() bool { return g.ban.begin(g.uid, g.path) }
 
 // BoostCPU gives the group the highest cpu.weight and no cpu.max, and the groups between it and
 // the pods' group at most four fifths of the processor, so that killed processes exit soon: the kubelet

@@ -214,15 +214,23 @@ func (d *Daemon) findRestarted() {
 	if d.cluster.agent.API().Refused["pod status"] == "" {
 		d.reportable = now
 	}
+	forbidden := now.Sub(d.reportable) > forbiddenPatience
 	ended := d.keeper.Ended()
+	if forbidden {
+		d.tracker.ban.end()
+	} else {
+		d.tracker.ban.follow(ended, d.keeper.Unreported())
+	}
 	if len(ended) == 0 {
 		return
 	}
 	var restarted []eviction.Restarted
-	forbidden := now.Sub(d.reportable) > forbiddenPatience
 	for _, p := range d.tracker.pods() {
 		if !slices.Contains(ended, p.UID) || p.Target == nil || d.killer.Kills(p.UID) {
 			continue
+		}
+		if p.group != nil && !forbidden {
+			p.group.ForbidStarts()
 		}
 		if runs, err := p.Target.Populated(); err == nil && runs {
 			restarted = append(restarted, eviction.Restarted{UID: p.UID, Forbidden: forbidden})

@@ -36,6 +36,7 @@ type podTracker struct {
 	podsGroup *podsCgroup    // nil on a virtual node
 	processes *collect.Processes
 	changes   *undo.Log // nil in a dry run
+	ban       *restartBan
 	nodeFs    string
 	disks     *collect.DiskScanner
 	// ownSession is the session of the daemon; no pod can have it.
@@ -307,7 +308,7 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 	case t.cgroups != nil && at.Cgroup != "":
 		cfg.Cgroups, cfg.Cgroup = t.cgroups, path.Join(p.above, at.Cgroup)
 		cfg.Child = p.members.child
-		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: p.above, changes: t.changes, log: t.log}
+		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: p.above, changes: t.changes, ban: t.ban, uid: m.UID, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session

@@ -56,6 +56,12 @@ type CPUBooster interface {
 	BoostCPU() (undo func(), err error)
 }
 
+// startForbidder is a Target in which another program may start processes after its end.
+type startForbidder interface {
+	// ForbidStarts has the kernel refuse that, and says whether it did not before.
+	ForbidStarts() bool
+}
+
 // Victim is a pod to kill.
 type Victim struct {
 	UID    types.UID

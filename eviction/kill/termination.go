@@ -82,7 +82,7 @@ func (p *termination) run(ctx context.Context) {
 	defer p.endBoost()
 	reported, rounds := false, 0
 	for pause := shortestPause; ctx.Err() == nil; {
-		if len(p.ready) == 0 && p.ended() {
+		if len(p.ready) == 0 && p.ended() && (!p.forbidStarts() || p.ended()) {
 			p.awaitReleases(ctx)
 			p.k.removeInFlight(p)
 			if p.Ended != nil {
@@ -278,6 +278,13 @@ func (p *termination) ended() bool {
 	populated, err := p.Target.Populated()
 	p.noteFault(err)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !populated
+}
+
+// forbidStarts says whether processes could be started in the pod before the call, and cannot any
+// more.
+func (p *termination) forbidStarts() bool {
+	f, ok := p.Target.(startForbidder)
+	return ok && f.ForbidStarts()
 }
 
 // wait returns when all open processes have exited, or after d.

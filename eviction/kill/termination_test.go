@@ -477,3 +477,32 @@ func TestAPodThatTheRuntimeStopsGetsNoSIGTERMUntilThatFailsAndSIGKILLWhenItsGrac
 		})
 	}
 }
+
+// restarted is a pod in which another program starts a process just before it may not any more.
+type restarted struct {
+	*fakePod
+	starts    *fakeProcess
+	forbidden bool
+}
+
+func (r *restarted) ForbidStarts() (begun bool) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.forbidden {
+		return false
+	}
+	r.forbidden, r.processes[r.starts.pid] = true, r.starts
+	return true
+}
+
+func TestAPodIsGoneOnceNothingCanBeStartedInIt(t *testing.T) {
+	inBubble(t, Config{}, func(t *testing.T, k *Killer) {
+		pod := &restarted{fakePod: newFakePod(k, &fakeProcess{diesOf: []unix.Signal{unix.SIGTERM}}, &fakeProcess{diesOf: []unix.Signal{unix.SIGKILL}})}
+		pod.starts = pod.processes[1<<30+1]
+		delete(pod.processes, pod.starts.pid)
+		start(t, k, Victim{UID: "a", Target: pod, Grace: time.Second})
+		if r := <-k.Results(); r.Err != nil || !pod.starts.exited() || !slices.Contains(pod.starts.got, unix.SIGKILL) {
+			t.Errorf("result %+v, and the process that was started got %v", r, pod.starts.got)
+		}
+	})
+}

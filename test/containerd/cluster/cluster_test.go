@@ -67,7 +67,7 @@ type scenario struct {
 	unused   string         // an image that no pod uses, and that is removed
 	wait     time.Duration  // from the start of the kubelet to the crossing
 	kill     []string       // what is killed once the victim is chosen, and started again
-	offline  bool           // the API server stops before the crossing, until the kubelet has started the victim again
+	offline  bool           // the API server stops before the crossing, until the kubelet has twice tried to start the victim again
 	away     time.Duration  // and so much longer
 }
 
@@ -76,6 +76,7 @@ var scenarios = []scenario{
 	{name: "daemonset-and-containerd-is-killed", kind: cluster.DaemonSet, flags: hard, orders: []string{"ignore-term"}, kill: []string{"containerd"}},
 	{name: "job-with-a-sidecar", kind: cluster.Job, flags: hard, orders: []string{"on TERM /term 100ms"}, shape: cluster.AddSidecar},
 	{name: "deployment-with-a-sidecar-and-evictd-is-killed", kind: cluster.Deployment, flags: hard, orders: []string{"ignore-term"}, shape: cluster.AddSidecar, kill: []string{"evictd"}},
+	{name: "job-exits-with-0-and-evictd-is-killed", kind: cluster.Job, flags: hard, kill: []string{"evictd"}},
 	{name: "exit-0-on-sigterm", kind: cluster.Deployment, flags: hard},
 	{name: "soft-with-a-long-grace", kind: cluster.Deployment, flags: soft, orders: []string{"on TERM /term 10s"}, hook: true},
 	{name: "soft-without-eviction-api", kind: cluster.StatefulSet, flags: with(soft, sandbox.SoftEviction("direct")), orders: []string{"on TERM /term 2s"}, hook: true},
@@ -228,8 +229,14 @@ func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, flags []string, vic
 				<-time.After(s.away)
 				return
 			}
-			const restarted = "an evicted pod has processes again"
-			c.Await("the kubelet to start the victim twice", func() bool { return strings.Count(e.Log(), restarted) >= 2 })
+			tried := func() int { return strings.Count(c.KubeletLog(), `"Failed to create sandbox for pod" err=`) }
+			before := tried()
+			c.Await("the kubelet to try twice to start the victim", func() bool {
+				if c.Runs(victim.Pod) {
+					c.T.Fatal("the kubelet has started the victim again")
+				}
+				return tried()-before >= 2
+			})
 		})
 	default:
 		press()

@@ -23,8 +23,7 @@ type Sighting struct {
 	At time.Time
 	// Deleted: the pod does not exist any more.
 	Deleted bool
-	// Runs: a process of the pod ran, and Others: of another pod of the same name, that had
-	// not ended before.
+	// Runs: a process of the pod ran, and Others: of another pod of the same name.
 	Runs, Others bool
 }
 
@@ -118,15 +117,9 @@ func (h *History) seePod(event watch.Event) {
 	defer h.mu.Unlock()
 	s := Sighting{Pod: pod, At: time.Now(), Deleted: event.Type == watch.Deleted, Runs: h.c.Runs(pod)}
 	for _, before := range h.pods {
-		s.Others = s.Others || before.Name == pod.Name && before.UID != pod.UID && !ended(h.pods, before.UID) && h.c.Runs(before.Pod)
+		s.Others = s.Others || before.Name == pod.Name && before.UID != pod.UID && h.c.Runs(before.Pod)
 	}
 	h.pods = append(h.pods, s)
-}
-
-// ended says whether a pod was seen in a terminal phase without a process. A kubelet that has
-// begun to start its container again by then does so; evictd kills what it starts.
-func ended(sightings []Sighting, uid types.UID) bool {
-	return slices.ContainsFunc(sightings, func(s Sighting) bool { return s.UID == uid && IsTerminal(s) && !s.Runs })
 }
 
 func (h *History) seeNode(event watch.Event) {

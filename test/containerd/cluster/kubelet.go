@@ -68,6 +68,14 @@ func (c *Cluster) StartKubelet() {
 	c.must(c.Nodes[0].kubelet.start())
 }
 
+// KubeletLog is what the kubelet of the first node has logged, at all of its starts.
+func (c *Cluster) KubeletLog() string {
+	c.T.Helper()
+	text, err := os.ReadFile(c.Nodes[0].kubelet.log)
+	c.must(err)
+	return string(text)
+}
+
 // Reconfigure restarts the kubelet of the first node with other values of some fields, until
 // the test ends.
 func (c *Cluster) Reconfigure(fields map[string]any) {

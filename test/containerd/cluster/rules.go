@@ -55,9 +55,8 @@ func changedPhase(h *History, _ types.UID, _ time.Time) (broken []string) {
 }
 
 func earlyEnd(h *History, _ types.UID, _ time.Time) (broken []string) {
-	sightings := h.Sightings()
-	for i, s := range sightings {
-		if IsTerminal(s) && s.Runs && !ended(sightings[:i], s.UID) {
+	for _, s := range h.Sightings() {
+		if IsTerminal(s) && s.Runs {
 			broken = append(broken, fmt.Sprintf("pod %s runs and is %s", name(s.Pod), s.Status.Phase))
 		}
 	}

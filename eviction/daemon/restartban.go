@@ -1,0 +1,114 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"os"
+	"slices"
+	"sync"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction/undo"
+)
+
+// restartBan keeps the kubelet from starting containers again in the cgroups of pods that have
+// ended by an eviction, until the API server has that: the kernel refuses forks there (pids.max
+// 0), and runc forks after it has joined the cgroup of a new container. Any goroutine may use it.
+// A nil restartBan bans nothing.
+type restartBan struct {
+	cgroups *cgroup.System
+	dir     string // of the undo log
+	changes *undo.Log
+	log     *slog.Logger
+
+	mu sync.Mutex
+	of map[types.UID]*ban
+	// earlier: the bans of an evictd that was killed last.
+	earlier bool
+}
+
+// ban is that of a pod.
+type ban struct {
+	*undo.Change
+	// followed: the pod was among those of follow. It is not at once when its kill ends.
+	followed bool
+}
+
+// newRestartBan makes a restartBan that keeps its undo log in a directory, where the log of an
+// evictd that was killed may be.
+func newRestartBan(cgroups *cgroup.System, dir string, log *slog.Logger) (*restartBan, error) {
+	b := &restartBan{cgroups: cgroups, dir: dir, log: log, of: map[types.UID]*ban{}, earlier: undo.Recorded(dir)}
+	var err error
+	b.changes, err = undo.Open(dir)
+	return b, err
+}
+
+// begin bans restarts in a pod's cgroup, and says whether they were not banned before.
+func (b *restartBan) begin(uid types.UID, group string) (begun bool) {
+	if b == nil {
+		return false
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	setting, ok := b.cgroups.NoForksSetting(group)
+	if b.of[uid] != nil || !ok {
+		return false
+	}
+	change, err := b.changes.Set(setting.File, setting.Value)
+	if err != nil {
+		if !errors.Is(err, fs.ErrNotExist) {
+			b.log.Warn("the kubelet can start the containers of an evicted pod again, which are then killed", "cgroup", group, "error", err)
+		}
+		return false
+	}
+	b.of[uid] = &ban{Change: change}
+	return true
+}
+
+// follow ends the bans of pods that are no longer among those that have ended and whose eviction
+// the API server does not have; those of an earlier evictd where no eviction is unreported.
+func (b *restartBan) follow(ended []types.UID, unreported int) {
+	b.endOf(unreported == 0, func(uid types.UID, begun *ban) bool {
+		is := slices.Contains(ended, uid)
+		begun.followed = begun.followed || is
+		return begun.followed && !is
+	})
+}
+
+// end ends all bans.
+func (b *restartBan) end() { b.endOf(true, func(types.UID, *ban) bool { return true }) }
+
+func (b *restartBan) endOf(earlier bool, ends func(types.UID, *ban) bool) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for uid, begun := range b.of {
+		if !ends(uid, begun) {
+			continue
+		}
+		if err := begun.Undo(); err != nil {
+			b.log.Warn("a cgroup setting could not be restored; evictd undo tries again", "error", err)
+		}
+		delete(b.of, uid)
+	}
+	if earlier && b.earlier {
+		restoreEarlier(b.dir, b.log)
+		b.earlier = false
+	}
+}
+
+// close ends all bans and the log of them.
+func (b *restartBan) close() error {
+	if b == nil {
+		return nil
+	}
+	b.end()
+	err := b.changes.Close()
+	os.Remove(b.dir) // unless it has the log of another evictd
+	return err
+}
