@@ -61,6 +61,7 @@ func runCommand() *cobra.Command {
 	c.Flags().StringVar(&cfg.Image.Server, "server", "", "URL of the API server, which the host reaches (default that of the pod)")
 	c.Flags().StringVar(&cfg.Image.NodeName, "node-name", "", "the Node of this host (default $NODE_NAME)")
 	c.Flags().DurationVar(&cfg.Interval, "interval", 5*time.Second, "how often the files and the state are compared")
+	c.Flags().BoolVar(&cfg.InPod, "in-pod", false, "run evictd in this pod, which is privileged, where the host has no systemd")
 	metrics := c.Flags().String("metrics-address", "", "address on which the metrics of the host's evictd are served; empty for none")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		cfg.Image.Server = cmp.Or(cfg.Image.Server, server())

@@ -3,7 +3,8 @@
 // the configuration of the host equal to those of the pod, and removes everything again.
 //
 // A pod lives in the cgroup of the pods, with which it shares the memory that evictd guards.
-// So evictd itself never runs there.
+// So evictd itself never runs there: on a host without systemd it is a process of the pod in a
+// cgroup beside that of the pods.
 package install
 
 import (
@@ -28,6 +29,7 @@ type Config struct {
 	Version   string
 	StateFile string        // where Run leaves for Ready what it sees; empty for nowhere
 	Interval  time.Duration // how often the pod's files are compared with the host's
+	InPod     bool          // run evictd in this pod where the host has no systemd
 	Image     Image
 }
 
@@ -38,6 +40,40 @@ type Installer struct {
 	files   *Files
 	state   string // of evictd, as it was logged last
 	checked string // the configuration that evictd has accepted last
+	inPod   *inPod // nil until it is needed
+}
+
+// manager runs evictd on the host.
+type manager interface {
+	// take starts evictd, or restarts it, with the files that are there.
+	take(context.Context) error
+	// started says whether evictd needs no take while no file changes.
+	started() bool
+	// state is active, or what is wrong with evictd.
+	state(context.Context) (string, error)
+	// stop ends evictd, if it runs.
+	stop(context.Context) error
+	// forget removes what take has made, after stop and the end of the files.
+	forget(context.Context) error
+	close()
+}
+
+// active is the state of an evictd that is ready.
+const active = "active"
+
+// manager is that of the host.
+func (i *Installer) manager() (manager, error) {
+	if hasSystemd(i.cfg.Root) {
+		return connect(i.cfg.Root)
+	}
+	if i.inPod == nil {
+		command := append([]string{program(i.cfg.Prefix, "evictd"), "run", "--config", configPath}, i.cfg.Image.arguments()...)
+		var err error
+		if i.inPod, err = newInPod(i.cfg.Root, command, os.Stderr, i.log); err != nil {
+			return nil, err
+		}
+	}
+	return i.inPod, nil
 }
 
 // New is an installer that has done nothing yet.
@@ -55,12 +91,19 @@ func (i *Installer) Run(ctx context.Context) error {
 		return err
 	}
 	if !hasSystemd(i.cfg.Root) {
-		return errors.New("the host has no systemd, and in this pod evictd would share the memory of the pods that it evicts: keep this node out of the DaemonSet, and start evictd by the host's own means")
+		if !i.cfg.InPod {
+			return errors.New("the host has no systemd: expected --in-pod (node.inPod of the chart), with which evictd runs in this pod, or a DaemonSet without this node")
+		}
+		i.log.Warn("the host has no systemd: evictd runs in this pod, ends with it, and has no watchdog and no sandbox")
 	}
 	if i.legacy() {
 		i.log.Warn("the host has cgroup v1: evictd has fewer means there; evictd doctor lists what is lost")
 	}
-	return i.follow(ctx)
+	err := i.follow(ctx)
+	if i.inPod != nil {
+		err = errors.Join(err, i.inPod.stop(context.Background()))
+	}
+	return err
 }
 
 // step makes the host equal to the pod's files once.
@@ -71,20 +114,20 @@ func (i *Installer) step(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s, err := connect(i.cfg.Root)
+	m, err := i.manager()
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	return errors.Join(i.apply(ctx, s, change), i.observe(ctx, s))
+	defer m.close()
+	return errors.Join(i.apply(ctx, m, change), i.observe(ctx, m))
 }
 
-// apply has systemd run what was written. A new token needs nothing: the agent reads the file.
-func (i *Installer) apply(ctx context.Context, s *systemd, change Change) error {
-	restart := change.Unfinished || slices.ContainsFunc(change.Changed, func(path string) bool { return path != tokenPath })
+// apply has the host run what was written. A new token needs nothing: the agent reads the file.
+func (i *Installer) apply(ctx context.Context, m manager, change Change) error {
+	restart := change.Unfinished || !m.started() || slices.ContainsFunc(change.Changed, func(path string) bool { return path != tokenPath })
 	if restart {
 		i.log.Info("evictd is started with new files", "version", i.cfg.Version, "files", len(change.Changed))
-		if err := s.take(ctx, true); err != nil {
+		if err := m.take(ctx); err != nil {
 			return err
 		}
 	}
@@ -117,6 +160,11 @@ func (i *Installer) follow(ctx context.Context) error {
 // update writes what differs to the host. A configuration that evictd refuses changes nothing.
 func (i *Installer) update() (Change, error) {
 	files, err := i.cfg.Image.files(i.cfg.Prefix)
+	if err == nil && hasSystemd(i.cfg.Root) {
+		var units []File
+		units, err = i.cfg.Image.units(i.cfg.Prefix)
+		files = append(files, units...)
+	}
 	if err != nil {
 		return Change{}, err
 	}
@@ -143,16 +191,12 @@ func (i *Installer) check(files []File) error {
 }
 
 // observe reports the state of evictd.
-func (i *Installer) observe(ctx context.Context, s *systemd) error {
-	state, err := s.state(ctx, service)
-	if err != nil {
-		return err
+func (i *Installer) observe(ctx context.Context, m manager) error {
+	state, err := m.state(ctx)
+	if err == nil {
+		i.report(state)
 	}
-	if state != "active" {
-		state = service + " is " + state
-	}
-	i.report(state)
-	return nil
+	return err
 }
 
 // report logs a state that is new and leaves it for Ready.
@@ -177,7 +221,7 @@ func Ready(stateFile string) error {
 	if err != nil {
 		return err
 	}
-	if state := string(text); state != "active" && state != removed {
+	if state := string(text); state != active && state != removed {
 		return errors.New(state)
 	}
 	return nil
@@ -219,15 +263,15 @@ func (i *Installer) Uninstall(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	s, err := connect(i.cfg.Root)
+	m, err := i.manager()
 	if err != nil {
 		return err
 	}
-	defer s.close()
-	if err := s.stop(ctx); err != nil {
+	defer m.close()
+	if err := m.stop(ctx); err != nil {
 		return err
 	}
-	if err := errors.Join(i.files.Remove(stateDir, runtimeDir), s.forget(ctx)); err != nil {
+	if err := errors.Join(i.files.Remove(stateDir, runtimeDir), m.forget(ctx)); err != nil {
 		return err
 	}
 	i.report(removed)

@@ -9,23 +9,25 @@ import (
 	"net/http/httputil"
 	"path/filepath"
 	"time"
+
+	"github.com/evictd/evictd/internal/process"
 )
 
 // readTimeout is how long a client may take for the head of a request.
 const readTimeout = 10 * time.Second
 
+// statusClient is a client of the status of a host's evictd.
+func statusClient(root string) *http.Client {
+	return process.Client(filepath.Join(root, runtimeDir, "status.sock"))
+}
+
 // ServeMetrics serves the metrics of the host's evictd, and nothing else of its status, until ctx
 // ends. It closes the listener.
 func (i *Installer) ServeMetrics(ctx context.Context, on net.Listener) error {
-	socket := filepath.Join(i.cfg.Root, runtimeDir, "status.sock")
-	transport := &http.Transport{DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-		return new(net.Dialer).DialContext(ctx, "unix", socket)
-	}}
-	defer transport.CloseIdleConnections()
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", &httputil.ReverseProxy{
 		Rewrite:   func(r *httputil.ProxyRequest) { r.Out.URL.Scheme, r.Out.URL.Host = "http", "evictd" },
-		Transport: transport,
+		Transport: statusClient(i.cfg.Root).Transport,
 		ErrorLog:  slog.NewLogLogger(i.log.Handler(), slog.LevelDebug),
 	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: readTimeout}

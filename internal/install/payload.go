@@ -51,7 +51,7 @@ func (i Image) arguments() []string {
 	return []string{"--kubeconfig", kubeconfigPath, "--node-name", i.NodeName}
 }
 
-// files are what a host gets.
+// files are what every host gets.
 func (i Image) files(prefix string) ([]File, error) {
 	var all []File
 	for _, name := range programs {
@@ -73,8 +73,7 @@ func (i Image) files(prefix string) ([]File, error) {
 		File{Path: configPath, Mode: 0o644, Content: config},
 		File{Path: kubeconfigPath, Mode: 0o600, Content: kubeconfig},
 		File{Path: tokenPath, Mode: 0o600, Content: token})
-	more, err := i.units(prefix)
-	return append(all, more...), err
+	return all, nil
 }
 
 // units are those of the image with the programs' place on this host. Neither of them needs a

@@ -42,8 +42,11 @@ func connect(root string) (*systemd, error) {
 
 func (s *systemd) close() { s.conn.Close() }
 
+// started is true: systemd restarts evictd by itself.
+func (s *systemd) started() bool { return true }
+
 // take has systemd read the units that were written, and start or restart them.
-func (s *systemd) take(ctx context.Context, restart bool) error {
+func (s *systemd) take(ctx context.Context) error {
 	if err := s.conn.ReloadContext(ctx); err != nil {
 		return fmt.Errorf("have systemd read its units: %w", err)
 	}
@@ -52,7 +55,7 @@ func (s *systemd) take(ctx context.Context, restart bool) error {
 	}
 	for _, unit := range units {
 		start := s.conn.StartUnitContext
-		if restart && unit == service {
+		if unit == service {
 			start = s.conn.RestartUnitContext
 		}
 		if err := job(ctx, start, unit); err != nil {
@@ -79,8 +82,17 @@ func job(ctx context.Context, begin func(context.Context, string, string, chan<-
 	}
 }
 
-// state is the active state of a unit, such as active or failed.
-func (s *systemd) state(ctx context.Context, unit string) (string, error) {
+// state is active, or names the state of evictd.service, such as failed.
+func (s *systemd) state(ctx context.Context) (string, error) {
+	state, err := s.unitState(ctx, service)
+	if err == nil && state != active {
+		state = service + " is " + state
+	}
+	return state, err
+}
+
+// unitState is the active state of a unit.
+func (s *systemd) unitState(ctx context.Context, unit string) (string, error) {
 	p, err := s.conn.GetUnitPropertyContext(ctx, unit, "ActiveState")
 	if err != nil {
 		return "", fmt.Errorf("read the state of %s: %w", unit, err)
@@ -101,7 +113,7 @@ func (s *systemd) stop(ctx context.Context) error {
 	}
 	all = append(all, "evictd.slice")
 	for _, unit := range all {
-		state, err := s.state(ctx, unit)
+		state, err := s.unitState(ctx, unit)
 		if err != nil {
 			return err
 		}
@@ -109,7 +121,7 @@ func (s *systemd) stop(ctx context.Context) error {
 			continue
 		}
 		if err := job(ctx, s.conn.StopUnitContext, unit); err != nil {
-			if state, _ := s.state(ctx, unit); state != "inactive" && state != "failed" {
+			if state, _ := s.unitState(ctx, unit); state != "inactive" && state != "failed" {
 				return err
 			}
 		}

@@ -54,8 +54,10 @@ func Main() {
 // one a connection. Where address is "" there are none. It returns only an error.
 func Listen(address string, first []string) error {
 	w := &workload{}
-	if os.Getpid() == 1 {
-		w.handle(syscall.SIGTERM) // the first process of a PID namespace gets only signals that it handles
+	if os.Getpid() == 1 || address == "" {
+		// The first process of a PID namespace gets only signals that it handles, and Go ends a
+		// program that waits for nothing.
+		w.handle(syscall.SIGTERM)
 	}
 	if err := w.do(first); err != nil {
 		return err

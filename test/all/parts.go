@@ -89,7 +89,7 @@ var parts = []part{
 	{
 		name: "cluster", tests: "evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes; the embedded API with real kubelets",
 		module: "test/containerd", packages: []string{"./cluster"},
-		builds: []string{"cluster-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
+		builds: []string{"cluster-if-possible", "helm-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
 		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
 	},
 	{

@@ -69,7 +69,7 @@ func template(t *testing.T, args ...string) string {
 }
 
 // everything switches on all that is off.
-var everything = []string{"--set=podMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,scheduler.as=second,node.apiServer=https://10.0.0.1:6443"}
+var everything = []string{"--set=podMonitor.enabled=true,prometheusRule.enabled=true,dashboards.enabled=true,scheduler.as=second,node.apiServer=https://10.0.0.1:6443,node.inPod=true"}
 
 func TestTheChartPassesItsLinter(t *testing.T) {
 	helm := tool(t, "helm")
@@ -86,6 +86,7 @@ func TestValuesWithAFaultAreRefused(t *testing.T) {
 		{"node.config.dryRun=perhaps", "dryRun"},
 		{"node.confg.dryRun=true", "confg"},
 		{"node.apiServer=10.0.0.1", "apiServer"},
+		{"node.inPod=perhaps", "inPod"},
 		{"scheduler.as=third", "as"},
 		{"image.pullPolicy=Sometimes", "pullPolicy"},
 	} {

@@ -61,6 +61,10 @@ func run(args []string) error {
 	return write(*out, index, s.name, s.version)
 }
 
+// published is that of the images where nothing says otherwise, as in the chart: a node without
+// a registry has the image by that name when it has imported the layout.
+const published = "ghcr.io/evictd/"
+
 // write makes an OCI layout with an index in place of what the directory has.
 func write(dir string, index v1.ImageIndex, title, version string) error {
 	if err := errors.Join(os.RemoveAll(dir), os.MkdirAll(filepath.Dir(dir), 0o755)); err != nil {
@@ -71,7 +75,7 @@ func write(dir string, index v1.ImageIndex, title, version string) error {
 		return fmt.Errorf("write layout %s: %w", dir, err)
 	}
 	if err := path.AppendIndex(index, layout.WithAnnotations(map[string]string{
-		"org.opencontainers.image.ref.name": version, "io.containerd.image.name": title + ":" + version,
+		"org.opencontainers.image.ref.name": version, "io.containerd.image.name": published + title + ":" + version,
 	})); err != nil {
 		return fmt.Errorf("write layout %s: %w", dir, err)
 	}

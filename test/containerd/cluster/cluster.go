@@ -7,6 +7,7 @@
 package cluster
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"os"
@@ -180,8 +181,20 @@ func (c *Cluster) grant() {
 	c.T.Helper()
 	root, err := sandbox.SourceRoot()
 	c.must(err)
-	kubectl := exec.CommandContext(c.T.Context(), c.program("kubectl"), "--kubeconfig="+c.API.Kubeconfig(apiserver.Admin),
-		"apply", "--server-side", "--filename="+filepath.Join(root, "deploy/rbac"))
+	c.kubectl(nil, "apply", "--server-side", "--filename="+filepath.Join(root, "deploy/rbac"))
+}
+
+// Apply makes objects of a manifest, or changes them.
+func (c *Cluster) Apply(manifest []byte) {
+	c.T.Helper()
+	c.kubectl(manifest, "apply", "--server-side", "--force-conflicts", "--filename=-")
+}
+
+// kubectl runs kubectl as the administrator.
+func (c *Cluster) kubectl(stdin []byte, args ...string) {
+	c.T.Helper()
+	kubectl := exec.CommandContext(c.T.Context(), c.program("kubectl"), append([]string{"--kubeconfig=" + c.API.Kubeconfig(apiserver.Admin)}, args...)...)
+	kubectl.Stdin = bytes.NewReader(stdin)
 	if out, err := kubectl.CombinedOutput(); err != nil {
 		c.T.Fatalf("%s: %v\n%s", kubectl, err, out)
 	}

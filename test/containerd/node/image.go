@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"math/rand/v2"
 	"os/exec"
 	"path/filepath"
@@ -59,6 +60,23 @@ func (n *Node) Import(images ...Image) {
 		}
 		Await(n.t, "image "+image.Name+" to be listed", func() bool { return n.HasImage(image.Name) })
 	}
+}
+
+// ImportLayout hands containerd the image of an OCI layout in a directory, and returns once its CRI
+// shows it.
+func (n *Node) ImportLayout(dir, name string) {
+	n.t.Helper()
+	var files []file
+	require.NoError(n.t, filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || entry.IsDir() {
+			return err
+		}
+		relative, err := filepath.Rel(dir, path)
+		files = append(files, file{relative, require.ReadFile(n.t, path)})
+		return err
+	}))
+	n.ctr(archive(files...), "images", "import", "--snapshotter", n.Snapshotter, "-")
+	Await(n.t, "image "+name+" to be listed", func() bool { return n.HasImage(name) })
 }
 
 // HasImage says whether containerd has an image.

@@ -1,0 +1,169 @@
+package install
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/process"
+	"github.com/evictd/evictd/stats"
+)
+
+// inPod runs evictd on a host without systemd: as a child of this process, with the root
+// directory of the host and in a cgroup beside that of the pods, with the limits of
+// evictd.service. The kernel kills it when this process ends. Any goroutine may use it.
+type inPod struct {
+	root    string
+	command []string // on the host
+	output  io.Writer
+	log     *slog.Logger
+	cgroups *cgroup.System
+	client  *http.Client // of evictd's status
+
+	mu      sync.Mutex
+	stopped func()        // nil where evictd was not started
+	ended   chan struct{} // closed when evictd and its restarts have ended
+	fault   string        // with which evictd has ended for good
+}
+
+// podCgroup is the cgroup of evictd in every hierarchy.
+const podCgroup = "/evictd"
+
+// The times of evictd.service.
+const (
+	restartPause = 100 * time.Millisecond
+	stopTimeout  = 10 * time.Second
+)
+
+// misconfigured is the exit code of evictd with a configuration that a restart does not mend.
+const misconfigured = 2
+
+// newInPod finds the cgroups of the host. The error says what the pod lacks.
+func newInPod(root string, command []string, output io.Writer, log *slog.Logger) (*inPod, error) {
+	cgroups, err := cgroup.Discover("")
+	if err != nil {
+		return nil, err
+	}
+	return &inPod{root: root, command: command, output: output, log: log, cgroups: cgroups, client: statusClient(root)}, nil
+}
+
+func (p *inPod) close() {}
+
+// take starts evictd, or again with new files.
+func (p *inPod) take(ctx context.Context) error {
+	if err := p.stop(ctx); err != nil {
+		return err
+	}
+	limits := cgroup.Limits{Memory: stats.Known(256 << 20), PIDs: stats.Known(128), CPUShares: stats.Known(262_144)}
+	if err := p.cgroups.Create(podCgroup, limits); err != nil {
+		return fmt.Errorf("evictd needs a cgroup outside that of its pod, in a pod that is privileged: %w", err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	running, stop := context.WithCancel(context.Background())
+	p.stopped, p.ended, p.fault = stop, make(chan struct{}), ""
+	go p.run(running, p.ended)
+	return nil
+}
+
+// started says whether take was called and stop was not.
+func (p *inPod) started() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.stopped != nil
+}
+
+// run restarts evictd until ctx ends.
+func (p *inPod) run(ctx context.Context, ended chan<- struct{}) {
+	defer close(ended)
+	for {
+		err := p.once(ctx)
+		if ctx.Err() != nil {
+			return
+		}
+		p.log.Error("evictd has ended", "error", err)
+		if exit, is := errors.AsType[*exec.ExitError](err); is && exit.ExitCode() == misconfigured {
+			p.mu.Lock()
+			p.fault = "evictd has ended: " + err.Error()
+			p.mu.Unlock()
+			return
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(restartPause):
+		}
+	}
+}
+
+// once runs evictd until it ends, which the end of ctx asks for, and has it restore the cgroup
+// settings that it has changed.
+func (p *inPod) once(ctx context.Context) error {
+	c := p.child(ctx, p.command...)
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	c.WaitDelay = stopTimeout
+	if err := process.Spawn(c); err != nil {
+		return err
+	}
+	err := p.cgroups.Add(podCgroup, c.Process.Pid)
+	if err != nil {
+		_ = c.Process.Kill() // fails after its end
+	}
+	err = errors.Join(err, c.Wait())
+	result := "success"
+	if c.ProcessState.Sys().(syscall.WaitStatus).Signaled() && ctx.Err() == nil {
+		result = "signal"
+	}
+	undone, cancel := context.WithTimeout(context.Background(), stopTimeout)
+	defer cancel()
+	undo := p.child(undone, p.command[0], "undo", "--service-result="+result)
+	return errors.Join(err, undo.Run())
+}
+
+// child is a program of the host.
+func (p *inPod) child(ctx context.Context, command ...string) *exec.Cmd {
+	c := exec.CommandContext(ctx, command[0], command[1:]...)
+	c.Dir, c.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOTRACEBACK=crash"}
+	c.Stdout, c.Stderr = p.output, p.output
+	c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
+	return c
+}
+
+// state is active while evictd is ready.
+func (p *inPod) state(ctx context.Context) (string, error) {
+	p.mu.Lock()
+	fault := p.fault
+	p.mu.Unlock()
+	if fault != "" {
+		return fault, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	if _, err := process.Get(ctx, p.client, "/readyz"); err != nil {
+		return "evictd is not ready: " + err.Error(), nil
+	}
+	return active, nil
+}
+
+// stop ends evictd, if it runs.
+func (p *inPod) stop(context.Context) error {
+	p.mu.Lock()
+	stop, ended := p.stopped, p.ended
+	p.stopped = nil
+	p.mu.Unlock()
+	if stop != nil {
+		stop()
+		<-ended
+	}
+	return nil
+}
+
+// forget removes the cgroup.
+func (p *inPod) forget(context.Context) error { return p.cgroups.Delete(podCgroup) }
