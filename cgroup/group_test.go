@@ -92,7 +92,7 @@ func TestAPodsProcessesAreThoseOfItsContainers(t *testing.T) {
 	processes, err1 := g.Processes()
 	threads, err2 := g.Threads()
 	limit, err3 := g.MaxPIDs()
-	kills, err4 := g.OOMKills()
+	kills, err4 := s.OOMKills(v2Pod)
 	require.NoError(t, errors.Join(err1, err2, err3, err4))
 	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(4, 23, 100, 1); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)

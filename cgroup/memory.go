@@ -1,9 +1,12 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
 	"strconv"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/stats"
 )
@@ -150,21 +153,29 @@ func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 	return g.fault("limit memory", write(g.dirs[memory], limitFile[g.version], value, errNoSuchFile))
 }
 
-// OOMKills reads how many processes of the group, and of the existing groups below it,
+// OOMKills reads how many processes of a group, and of the existing groups below it,
 // the OOM killer has killed (memory.events of v2; memory.oom_control of v1, where each
-// group counts its own).
-func (g *Group) OOMKills() (stats.Amount, error) {
-	if g.version == V1 {
-		t := tally{keys: [5]string{"oom_kill"}}
-		err := t.walk(g.dirs[memory], "memory.oom_control\x00", 0)
-		if err != nil {
-			return stats.Amount{}, g.fault("read out-of-memory kills", err)
-		}
-		return stats.Known(t.sums[0]), nil
+// group counts its own). The error is ErrGone where the group does not exist.
+func (s *System) OOMKills(group string) (kills stats.Amount, err error) {
+	dir, err := unix.Open(s.dir(memory, group), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
+	if err != nil {
+		return stats.Amount{}, openFault(group, err)
 	}
-	var buf [readSize]byte
-	b, err := readOnce(g.dirs[memory], "memory.events\x00", buf[:])
-	return flat(b, "oom_kill"), g.fault("read out-of-memory kills", err)
+	defer unix.Close(dir)
+	if s.version == V1 {
+		t := tally{keys: [5]string{"oom_kill"}}
+		err = t.walk(dir, "memory.oom_control\x00", 0)
+		kills = stats.Known(t.sums[0])
+	} else {
+		var buf [readSize]byte
+		var b []byte
+		b, err = readOnce(dir, "memory.events\x00", buf[:])
+		kills = flat(b, "oom_kill")
+	}
+	if err != nil {
+		return stats.Amount{}, fmt.Errorf("read out-of-memory kills of cgroup %s: %w", group, err)
+	}
+	return kills, nil
 }
 
 // OOMKills reads how many processes of the machine the OOM killer has killed since boot

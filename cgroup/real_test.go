@@ -102,7 +102,7 @@ func TestARealGroupShowsWhatItsProcessUses(t *testing.T) {
 	processes, err1 := g.Processes()
 	threads, err2 := g.Threads()
 	limit, err3 := g.MaxPIDs()
-	kills, err4 := g.OOMKills()
+	kills, err4 := s.OOMKills(group)
 	require.NoError(t, errors.Join(err1, err2, err3, err4))
 	if got, want := []stats.Amount{processes, threads, limit, kills}, amounts(1, 1, 64, 0); !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
@@ -135,7 +135,7 @@ func TestARemovedGroupIsGoneForEveryRead(t *testing.T) {
 		_, errs["pids.max"] = g.MaxPIDs()
 		_, errs["list"] = g.AppendProcesses(nil)
 		_, errs["populated"] = g.Populated()
-		_, errs["oom kills"] = g.OOMKills()
+		_, errs["oom kills"] = s.OOMKills(group)
 		return errs
 	}
 	for name, err := range readAll(g) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"runtime"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 	"text/tabwriter"
@@ -47,7 +48,7 @@ func doctorCommand() *cobra.Command {
 		if err := client.Check(); err != nil {
 			return err
 		}
-		findings := append(examine(), runtimeFinding(c.Context(), client))
+		findings := append(examine(c.Context(), client), runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
 		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)
 		if output.String() == "json" {
@@ -83,7 +84,7 @@ func tried(name string, err error, lost string) finding {
 }
 
 // examine looks at the machine and changes nothing.
-func examine() []finding {
+func examine(ctx context.Context, client *serve.Client) []finding {
 	findings := append([]finding{cgroupFinding()}, releaseFindings()...)
 	findings = append(findings, thresholdFinding(), tripwireFinding())
 	findings = append(findings, stallFindings()...)
@@ -92,7 +93,7 @@ func examine() []finding {
 		messages.Close()
 	}
 	findings = append(findings, tried("kernel log", err, "kernel OOM kills are found by the pods' counters: without the process, up to 10 s late, and none outside pods"))
-	findings = append(findings, capabilityFindings()...)
+	findings = append(findings, capabilityFindings(privileges(ctx, client))...)
 	findings = append(findings, tried("realtime priority", realtime(), "the sensing thread waits for its turn like others: milliseconds on a busy machine"))
 	is, pid := "none", daemon.FindKubelet()
 	if pid != 0 {
@@ -131,8 +132,21 @@ func stallFindings() []finding {
 	return []finding{shown, tried("pressure triggers off the 2 s grid", stallNotice(500*time.Millisecond), lost)}
 }
 
-func capabilityFindings() (findings []finding) {
-	set := daemon.Capabilities()
+// privileges are those of the running evictd, and whose they are; this process's, where none runs or
+// another PID namespace has it.
+func privileges(ctx context.Context, client *serve.Client) (p daemon.Privileges, holder string) {
+	if status, err := standing(ctx, client); err == nil {
+		p, err = daemon.PrivilegesOf(strconv.Itoa(status.PID))
+		if err == nil && p.Program == "evictd" {
+			return p, fmt.Sprintf(" by evictd, process %d", status.PID)
+		}
+		holder = " by this command; evictd is in another PID namespace"
+	}
+	p, _ = daemon.PrivilegesOf("self")
+	return p, holder
+}
+
+func capabilityFindings(p daemon.Privileges, holder string) (findings []finding) {
 	for _, c := range []struct {
 		name string
 		bit  int
@@ -145,8 +159,12 @@ func capabilityFindings() (findings []finding) {
 		{"CAP_SYS_NICE", daemon.CapSysNice, "evictd runs at the priority of other processes"},
 		{"CAP_IPC_LOCK", daemon.CapIPCLock, "evictd's memory may be swapped and its program be read from disk again, unless RLIMIT_MEMLOCK allows it"},
 	} {
-		held := set.Has(c.bit)
-		findings = append(findings, about(c.name, map[bool]string{true: "held", false: "not held"}[held], held, c.lost))
+		held := p.Capabilities.Has(c.bit)
+		is := map[bool]string{true: "held", false: "not held"}[held] + holder
+		if !held && c.bit == daemon.CapIPCLock && p.Locked {
+			is, held = is+", whose memory is locked all the same", true
+		}
+		findings = append(findings, about(c.name, is, held, c.lost))
 	}
 	return findings
 }

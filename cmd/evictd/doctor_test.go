@@ -88,7 +88,7 @@ func TestTroubleshootingHasASectionForEveryLine(t *testing.T) {
 	page := require.ReadFile(t, "../../docs/troubleshooting.md")
 	nobody := at("unix:" + t.TempDir() + "/none")
 	ofKubelet := kubeletFindings(t.Context(), nobody, "/proc", os.Getpid())
-	for _, f := range slices.Concat(examine(), []finding{runtimeFinding(t.Context(), nobody)}, apiFindings(t.Context(), nobody), ofKubelet) {
+	for _, f := range slices.Concat(examine(t.Context(), nobody), []finding{runtimeFinding(t.Context(), nobody)}, apiFindings(t.Context(), nobody), ofKubelet) {
 		if !strings.Contains(string(page), "\n### "+f.Name+"\n") {
 			t.Errorf("docs/troubleshooting.md has no section %q", f.Name)
 		}

@@ -229,7 +229,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	metrics.AddProcess()
 	cfg := publish.Config{
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
-		NodeFile: file.NodeStatusFile, Version: d.config.Version, DryRun: d.dryRun,
+		NodeFile: file.NodeStatusFile, Version: d.config.Version, PID: os.Getpid(), DryRun: d.dryRun,
 	}
 	cfg.OutsideUsers = d.outsideUsers
 	cfg.Counters.IntentsRefused = d.intents.Refused

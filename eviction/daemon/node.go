@@ -247,12 +247,28 @@ const (
 
 // Capabilities reads the effective set of this process; none if it cannot be read.
 func Capabilities() CapabilitySet {
-	status, err := os.ReadFile("/proc/self/status")
+	p, _ := PrivilegesOf("self")
+	return p.Capabilities
+}
+
+// Privileges are what a process may do, and whether it has locked memory.
+type Privileges struct {
+	Program      string // its name, of 15 bytes at most
+	Capabilities CapabilitySet
+	Locked       bool
+}
+
+// PrivilegesOf reads those of a process, a directory of /proc, from its status.
+func PrivilegesOf(process string) (Privileges, error) {
+	status, err := os.ReadFile(filepath.Join("/proc", process, "status"))
 	if err != nil {
-		return 0
+		return Privileges{}, err
 	}
-	set, _ := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
-	return CapabilitySet(set)
+	set, err := strconv.ParseUint(statusField(status, "CapEff"), 16, 64)
+	locked := statusField(status, "VmLck")
+	return Privileges{
+		Program: statusField(status, "Name"), Capabilities: CapabilitySet(set), Locked: locked != "" && locked != "0 kB",
+	}, err
 }
 
 // Has says whether a capability is in the set.

@@ -33,8 +33,9 @@ const fromJournal = "journal"
 type Config struct {
 	Node string
 	Mode nodestatus.Mode
-	// Version and DryRun are those of this process.
+	// Version, PID and DryRun are those of this process.
 	Version string
+	PID     int
 	DryRun  bool
 	// Capacity and Allocatable of the node, for its manifest.
 	Capacity, Allocatable v1.ResourceList

@@ -60,12 +60,7 @@ func (w *Watcher) reportMissing(p Pod, c *podCount, kills int64, log bool) {
 }
 
 func (w *Watcher) killsIn(path string) (n int64, known bool) {
-	group, err := w.cfg.Cgroups.Open(path)
-	if err != nil {
-		return 0, false
-	}
-	defer group.Close()
-	kills, err := group.OOMKills()
+	kills, err := w.cfg.Cgroups.OOMKills(path)
 	n, known = kills.Get()
 	return n, known && err == nil
 }

@@ -42,7 +42,8 @@ type Entry struct {
 	heap    *heap      // heap of an active or backoff pod
 	at      [slots]int // index in the heap of each slot; -1: none
 	member  int        // index in by.members, if unschedulable or gated
-	from    uint64     // number of the first event after Pop
+	from    uint64     // number of the first event after Pop, or of the event that woke the pod
+	woken   bool       // active or in backoff, because another pod left a node
 	group   *podGroup  // nil: none
 	older   *Entry     // in-flight pods in the order of Pop
 	younger *Entry

@@ -4,7 +4,8 @@ import "github.com/evictd/evictd/scheduleradapter/framework"
 
 // inFlightPods has the pods in flight in the order of Pop, and the events since the
 // oldest Pop: an event may help a pod that is rejected after it. A pod that waits
-// for Permit keeps all events since its Pop.
+// for Permit keeps all events since its Pop. A woken pod is among them from its move to
+// its Pop.
 type inFlightPods struct {
 	oldest, newest *Entry
 	events         []inFlightEvent
@@ -19,6 +20,19 @@ type inFlightEvent struct {
 
 func (f *inFlightPods) enter(e *Entry) {
 	e.from = f.base + uint64(len(f.events))
+	f.link(e)
+}
+
+// wake enters a pod that the latest event, o, has moved.
+func (f *inFlightPods) wake(e *Entry, o *framework.Occurrence) {
+	if n := len(f.events); n == 0 || f.events[n-1].occurrence != o {
+		f.events = append(f.events, inFlightEvent{o, nil})
+	}
+	e.from = f.base + uint64(len(f.events)-1)
+	f.link(e)
+}
+
+func (f *inFlightPods) link(e *Entry) {
 	e.older = f.newest
 	if f.newest == nil {
 		f.oldest = e

@@ -42,14 +42,20 @@ func (q *Queue) MoveAllToActiveOrBackoff(now time.Time, o *framework.Occurrence)
 			}
 		}
 	}
-	return q.requeue(now, o.Event)
+	return q.requeue(now, o)
 }
 
-// requeue moves the pods and returns how many are not gated.
-func (q *Queue) requeue(now time.Time, why framework.Event) (moved int) {
+// requeue moves the pods and returns how many are not gated. Those that move because a pod
+// left a node are woken.
+func (q *Queue) requeue(now time.Time, o *framework.Occurrence) (moved int) {
 	for _, r := range q.requeued {
-		if q.enqueue(r.entry, now, r.strategy, r.entry.by, why) != Gated {
-			moved++
+		e := r.entry
+		if q.enqueue(e, now, r.strategy, e.by, o.Event) == Gated {
+			continue
+		}
+		if moved++; e.group == nil && e.by.gate == "" && o.Left != (nodetable.Symbol{}) {
+			e.woken = true
+			q.inFlight.wake(e, o)
 		}
 	}
 	clear(q.requeued)
@@ -89,6 +95,24 @@ func (q *Queue) strategyForInFlightPod(e *Entry, r *rejection) queueingStrategy 
 	return best
 }
 
+// mostEvents bounds the events for which Pop asks the queueing hints of a woken pod.
+const mostEvents = 64
+
+// remainsWoken reports whether an attempt of a woken pod may succeed: the room for which
+// it was woken may be used by now. Of all pods that a departure wakes, those that find room
+// are attempted. Pods that are not woken are always attempted.
+func (q *Queue) remainsWoken(e *Entry) bool {
+	return !e.woken || len(q.inFlight.since(e)) > mostEvents || q.strategyForInFlightPod(e, e.by) != queueSkip
+}
+
+// sleep ends the recording of events for a woken pod.
+func (q *Queue) sleep(e *Entry) {
+	if e.woken {
+		e.woken = false
+		q.inFlight.leave(e)
+	}
+}
+
 // Activate moves pods to the active queue unless PreEnqueue gates them. A pod in
 // flight goes to backoff if it is rejected.
 func (q *Queue) Activate(now time.Time, uids ...types.UID) {
@@ -101,6 +125,8 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 			e = e.group.entry
 		}
 		switch e.place {
+		case Active:
+			q.sleep(e)
 		case Backoff, Unschedulable, Gated:
 			q.enqueue(e, now, queueImmediately, e.by, framework.ForceActivate)
 		case InFlight:
@@ -120,7 +146,7 @@ func (q *Queue) Flush(now time.Time) {
 			e.Flushed = true
 			q.requeued = append(q.requeued, requeued{e, queueAfterBackoff})
 		}
-		q.requeue(now, framework.UnschedulableTimeout)
+		q.requeue(now, &framework.Occurrence{Event: framework.UnschedulableTimeout})
 	}
 	for _, h := range [...]*heap{&q.backoff, &q.errors} {
 		for e := h.first(); e != nil && !e.isBackingOff(now); e = h.first() {
@@ -156,6 +182,7 @@ func (q *Queue) Next(now time.Time) (time.Time, bool) {
 // enqueue runs PreEnqueue and moves a pod to the active queue, to backoff, or to
 // the gated pods. by is its last rejection.
 func (q *Queue) enqueue(e *Entry, now time.Time, o queueingStrategy, by *rejection, why framework.Event) Place {
+	q.sleep(e)
 	to := Active
 	if o == queueAfterBackoff && e.isBackingOff(now) {
 		to = Backoff
@@ -177,6 +204,9 @@ func (q *Queue) put(e *Entry, to Place, by *rejection, why framework.Event) {
 		return
 	}
 	from := e.place
+	if to != Active {
+		q.sleep(e)
+	}
 	switch from {
 	case Active, Backoff:
 		e.heap.remove(e)

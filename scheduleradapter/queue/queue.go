@@ -150,6 +150,9 @@ func (q *Queue) Update(now time.Time, pod *nodetable.Pod, changed framework.Acti
 	switch e.place {
 	case Active, Backoff:
 		e.heap.fix(e)
+		if changed != 0 {
+			q.sleep(e)
+		}
 	case InFlight, Unschedulable, Gated:
 		for bits := changed; bits != 0; bits &= bits - 1 {
 			own := &framework.Occurrence{
@@ -185,13 +188,14 @@ func (q *Queue) Delete(uid types.UID) {
 }
 
 // Pop flushes and removes the first active pod or pod group, or else the first pod in backoff
-// after a rejection; nil: there is none. The pod is in flight until Fail, Permit or
+// after a rejection; nil: there is none. Woken pods that found no room are unschedulable
+// again. The pod is in flight until Fail, Permit or
 // Delete; a pod group and its pods are until EndPodGroup.
 func (q *Queue) Pop(now time.Time) *Entry {
 	q.Flush(now)
-	e := q.active.first()
-	if e == nil {
-		e = q.backoff.first()
+	e := q.first()
+	for ; e != nil && !q.remainsWoken(e); e = q.first() {
+		q.put(e, Unschedulable, e.by, framework.Event{})
 	}
 	if e == nil {
 		return nil
@@ -203,6 +207,13 @@ func (q *Queue) Pop(now time.Time) *Entry {
 	}
 	q.put(e, InFlight, nil, framework.Event{})
 	return e
+}
+
+func (q *Queue) first() *Entry {
+	if e := q.active.first(); e != nil {
+		return e
+	}
+	return q.backoff.first()
 }
 
 // Permit ends the recording of events for a pod that enters the binding cycle.

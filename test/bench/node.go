@@ -212,12 +212,7 @@ func (n *node) fill(ctx context.Context, p program, rate float64) (r result, err
 		crossed = last
 	}
 	r = result{stopped: last - crossed, overshoot: held - crossing}
-	group, err := n.Cgroups.Open(n.Container(filler.group))
-	if err != nil {
-		return r, err
-	}
-	defer group.Close()
-	kills, err := group.OOMKills()
+	kills, err := n.Cgroups.OOMKills(n.Container(filler.group))
 	if r.byKernel = kills.Or(0) > 0; r.byKernel || err != nil {
 		return r, err
 	}

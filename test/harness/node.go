@@ -89,7 +89,7 @@ func (n *Node) Memory(group string) (m stats.Memory) {
 // OOMKills is how many processes the kernel's OOM killer killed in a cgroup.
 func (n *Node) OOMKills(group string) int64 {
 	n.T.Helper()
-	kills, err := n.Open(group).OOMKills()
+	kills, err := n.Cgroups.OOMKills(group)
 	require.NoError(n.T, err)
 	return kills.Or(0)
 }

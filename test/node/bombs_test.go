@@ -27,7 +27,7 @@ func TestMachineLetsTheServiceDoAllItCan(t *testing.T) {
 	stdout, _, _ := evictctl(t, "doctor")
 	t.Log(stdout)
 	wanted := []string{"pidfd", "process_mrelease", "cgroup.kill", "pressure stall information", "pressure triggers off the 2 s grid",
-		"CAP_SYS_RESOURCE", "realtime priority", "no other eviction manager"}
+		"CAP_SYS_RESOURCE", "CAP_SYS_PTRACE", "CAP_IPC_LOCK", "realtime priority", "no other eviction manager"}
 	for _, what := range wanted {
 		if !strings.Contains(stdout, "ok  "+what) {
 			t.Errorf("evictd doctor does not find %s", what)
@@ -112,14 +112,18 @@ func pidsLeft(t *testing.T) int {
 	return most - number(now)
 }
 
+// TestMachineRelievesItsDisk has the service, with the capabilities of its unit, find what pods hold.
+//
+// rule: M.17
 func TestMachineRelievesItsDisk(t *testing.T) {
 	for _, fill := range []struct {
-		signal, threshold, order string
+		name, signal, threshold, order string
 	}{
-		{"nodefs.available", "16Mi", "write %s/much 52Mi"},
-		{"nodefs.inodesFree", "10%", "files %s 1900"},
+		{"bytes", "nodefs.available", "16Mi", "write %s/much 52Mi"},
+		{"a deleted file that is open", "nodefs.available", "16Mi", "unlinked %s/much 52Mi"},
+		{"inodes", "nodefs.inodesFree", "10%", "files %s 1900"},
 	} {
-		t.Run(fill.signal, func(t *testing.T) {
+		t.Run(fill.name, func(t *testing.T) {
 			n := newMachine(t)
 			disk := t.TempDir() // one that takes no time to write to
 			mustRun(t, "mount", "-t", "tmpfs", "-o", "size=64m,nr_inodes=2000", "tmpfs", disk)

@@ -39,6 +39,8 @@ housekeepingInterval: 1s
 const nodeMemory = 256 << 20
 
 // TestTheServicesKeepWhatTheirUnitsPromise boots once; its parts follow each other.
+//
+// rule: M.107
 func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 	m := boot(t, packageFile(t))
 	for _, part := range []struct {
@@ -49,6 +51,7 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"the sandbox lets through what a kill needs and nothing else", (*machine).isConfined},
 		{"a reload is checked first and refused whole", (*machine).reloads},
 		{"a pod is evicted under the sandbox", (*machine).evicts},
+		{"doctor reports what the unit grants, not what its caller has", (*machine).isExamined},
 		{"a daemon that hangs is ended and started again", (*machine).isWatched},
 		{"an agent without privileges reports to the API server", (*machine).hasAgent},
 		{"a container that runc alone runs is seen", (*machine).seesBareContainers},
@@ -234,6 +237,23 @@ func (m *machine) evicts() {
 			m.Errorf("the sandbox is in the way: %s", line)
 		}
 	}
+}
+
+// isExamined has a drop-in that grants the daemon less than root has, as the caller.
+func (m *machine) isExamined() {
+	const dropIn = "etc/systemd/system/evictd.service.d/less.conf"
+	shows := func(line string) {
+		m.Helper()
+		m.do("systemctl", "daemon-reload")
+		m.do("systemctl", "restart", daemon)
+		wanted := regexp.MustCompile(fmt.Sprintf(`(?m)^%s by evictd, process %s$`, line, m.property(daemon, "MainPID")))
+		await(m, "doctor to show "+wanted.String(), func() bool { return wanted.MatchString(m.do("evictd", "doctor")) })
+	}
+	shows(`ok +CAP_SYS_PTRACE +held`)
+	m.write(dropIn, "[Service]\nCapabilityBoundingSet=\nCapabilityBoundingSet=CAP_KILL CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_NICE\n")
+	shows(`-- +CAP_SYS_PTRACE +not held`)
+	require.NoError(m, os.Remove(filepath.Join(m.root, dropIn)))
+	shows(`ok +CAP_SYS_PTRACE +held`)
 }
 
 func (m *machine) isWatched() {

@@ -54,8 +54,9 @@ const silent = 5 * time.Minute
 // The tests of test/node that run in a machine, beside those that take the whole of it.
 const (
 	// nodes are tests of nodes in bounded cgroups: memory, process ids, disk, graces of soft
-	// thresholds, restarts.
-	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|PodsThatReach|WhatEvictdRemembers)"
+	// thresholds, restarts, readers, usage outside pods, limits that are not evictd's, a second evictd,
+	// large pods.
+	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|PodsThatReach|WhatEvictdRemembers|ReadersDoNot|ANodeIsNot|ALimitOf|ASecondEvictd|PodsOfAMegabyte)"
 	// faults are tests of nodes where something else fails, or is hostile.
 	faults = "^Test(WithEverything|AGraceDoesNot|Pods?Whose|WhatTheKernel|PodThatHides|WhatIsNo)"
 	// campaigns are tests that take long or kill much.
@@ -79,16 +80,11 @@ var boots = []boot{
 
 // campaign are the boots of TestCampaignVirtualMachine.
 var campaign = []boot{
-	{name: "v2 cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{
-		{pkg: "test/node", run: nodes},
-		{pkg: "test/node", run: faults},
-		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"},
-	}},
+	{name: "v2 cgroupfs nodes", memory: 2048, limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: nodes}, {pkg: "test/node", run: faults}}},
+	{name: "v2 cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"}}},
 	{name: "v2 systemd machine", limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: "^TestMachine", env: "EVICTD_CAMPAIGN=1 " + systemd}}},
-	{name: "v2 systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{
-		{pkg: "test/node", run: nodes, env: systemd},
-		{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd},
-	}},
+	{name: "v2 systemd nodes", memory: 2048, limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: nodes, env: systemd}}},
+	{name: "v2 systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd}}},
 }
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }

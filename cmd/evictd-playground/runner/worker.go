@@ -249,12 +249,7 @@ func (w *worker) recordEnd(i int) {
 
 // outOfMemory says whether the kernel killed the container for lack of memory.
 func (w *worker) outOfMemory(c *container) bool {
-	group, err := w.cfg.Cgroups.Open(path.Join(w.group(w.pod), c.spec.Name))
-	if err != nil {
-		return false
-	}
-	defer group.Close()
-	kills, err := group.OOMKills()
+	kills, err := w.cfg.Cgroups.OOMKills(path.Join(w.group(w.pod), c.spec.Name))
 	killed := err == nil && kills.Or(0) > c.kills
 	c.kills = kills.Or(c.kills)
 	return killed

@@ -31,26 +31,30 @@ func (f *Fit) podLeft(o *framework.Occurrence, pod *nodetable.Pod) (framework.Hi
 // hasRoom reports whether the pod fits on a row beside the pods that are nominated to
 // it and whose priority is not lower.
 func (f *Fit) hasRoom(pod *nodetable.Pod, row nodetable.Row) bool {
-	if !f.fits(pod, nil, row) {
-		return false
-	}
-	var nominated []*nodetable.Pod
+	return f.fits(pod, nil, nil, row) && f.fits(pod, f.nominatedBefore(pod, row), nil, row)
+}
+
+// nominatedBefore are the pods nominated to a row whose priority is not lower than that of a pod.
+func (f *Fit) nominatedBefore(pod *nodetable.Pod, row nodetable.Row) (nominated []*nodetable.Pod) {
 	for other := range f.env.Nominations.On(f.table.Node(row).Name) {
 		if other.UID != pod.UID && other.Priority >= pod.Priority {
 			nominated = append(nominated, other)
 		}
 	}
-	return f.fits(pod, nominated, row)
+	return nominated
 }
 
-// fits reports whether a row has room for a pod beside others.
-func (f *Fit) fits(pod *nodetable.Pod, others []*nodetable.Pod, row nodetable.Row) bool {
-	if f.table.Pods.Free(row) < int64(1+len(others)) {
+// fits reports whether a row has room for a pod beside others, when some have left.
+func (f *Fit) fits(pod *nodetable.Pod, others, left []*nodetable.Pod, row nodetable.Row) bool {
+	if f.table.Pods.Free(row)+int64(len(left)) < int64(1+len(others)) {
 		return false
 	}
 	for name, request := range f.requested(&pod.Requests) {
 		for _, other := range others {
 			request += amount(&other.Requests, name)
+		}
+		for _, other := range left {
+			request -= amount(&other.Requests, name)
 		}
 		column := f.column(name)
 		if column.AllocatableOn(row) == 0 && f.hasClass(name) {
@@ -72,8 +76,8 @@ func (f *Fit) column(name nodetable.Symbol) nodetable.Amounts {
 
 // mayPreempt reports whether a pod that does not fit on a row may preempt there since
 // another left. A nominated pod waits while a pod of lower priority terminates on its
-// node. What pods of lower priority use was free for preemption before, except for an
-// overdue victim.
+// node; afterwards it may preempt on any node. What pods of lower priority use was free for
+// preemption before, except for an overdue victim.
 func (f *Fit) mayPreempt(o *framework.Occurrence, pod *nodetable.Pod, row nodetable.Row) bool {
 	if policy := pod.Object.Spec.PreemptionPolicy; policy != nil && *policy == v1.PreemptNever {
 		return false
@@ -84,5 +88,17 @@ func (f *Fit) mayPreempt(o *framework.Occurrence, pod *nodetable.Pod, row nodeta
 	}) {
 		return false
 	}
-	return nominated == row || o.Overdue || o.OldPod.Priority >= pod.Priority
+	return nominated == row || (o.Overdue || o.OldPod.Priority >= pod.Priority) && f.fitsWithoutLower(pod, row)
+}
+
+// fitsWithoutLower reports whether a row has room for a pod without the pods of lower
+// priority.
+func (f *Fit) fitsWithoutLower(pod *nodetable.Pod, row nodetable.Row) bool {
+	var lower []*nodetable.Pod
+	for _, other := range f.table.PodsOn(row) {
+		if other.Priority < pod.Priority {
+			lower = append(lower, other)
+		}
+	}
+	return f.fits(pod, f.nominatedBefore(pod, row), lower, row)
 }
