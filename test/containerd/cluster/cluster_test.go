@@ -108,6 +108,7 @@ var (
 )
 
 // rule: 5.22
+// rule: M.120
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
 	for _, s := range scenarios {
