@@ -393,7 +393,7 @@ bench-notices: deb ## in that machine: what marks of memory.high cost a reader a
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestNotices$$' ./test/vm | grep -e '^|' -e FAIL
 
 .PHONY: cluster-campaign
-cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twelve minutes
+cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twenty minutes
 	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 60m -v $(TESTFLAGS) -run '^TestCampaign(Eviction|Disk)' ./cluster
 
 .PHONY: clean

@@ -65,6 +65,14 @@ func TestFullDiskLosesNothing(t *testing.T) {
 		t.Error("a larger object fits on the full disk")
 	}
 	served(client)
+	left, err := filepath.Glob(filepath.Join(dir, "data", ".tmp", "*"))
+	if err != nil || len(left) > 0 {
+		t.Errorf("refused writes leave %q: %v", left, err)
+	}
+	manifests, err := os.ReadDir(filepath.Join(dir, "data", "configmaps", "default"))
+	if err != nil || len(manifests) != len(acknowledged) {
+		t.Errorf("%d manifests of %d objects: %v", len(manifests), len(acknowledged), err)
+	}
 
 	require.NoError(t, c.Process.Kill())
 	c.Wait()

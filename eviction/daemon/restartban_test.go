@@ -58,6 +58,7 @@ func (b *banned) mustBe(is bool) {
 	}
 }
 
+// rule: M.120
 func TestNothingIsStartedInAnEndedPodUntilItsEvictionIsReported(t *testing.T) {
 	pod := newBanned(t)
 	var log bytes.Buffer
@@ -103,6 +104,7 @@ func leave(t *testing.T, dir string) {
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "undo-killed"), text, 0o600))
 }
 
+// rule: M.120
 func TestABanOutlivesAKilledEvictdUntilNothingIsUnreported(t *testing.T) {
 	pod := newBanned(t)
 	dir := filepath.Join(t.TempDir(), "bans")

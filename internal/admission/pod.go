@@ -23,7 +23,7 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
-	faults = append(faults, checkRequests(spec, path)...)
+	faults = append(faults, CheckRequests(spec, path)...)
 	faults = append(faults, checkSelectors(spec, path)...)
 	podspec.SetDefaultRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
@@ -63,8 +63,8 @@ func setPorts(spec *v1.PodSpec) {
 	}
 }
 
-// checkRequests refuses amounts that are negative and requests above their limit.
-func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
+// CheckRequests refuses amounts that are negative and requests above their limit.
+func CheckRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
 	check := func(path *field.Path, resources *v1.ResourceRequirements) {
 		faults = append(faults, checkAmounts(path.Child("requests"), resources.Requests)...)
 		faults = append(faults, checkAmounts(path.Child("limits"), resources.Limits)...)

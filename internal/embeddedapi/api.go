@@ -189,7 +189,11 @@ func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.
 // decodeManifest reads one object of a resource strictly.
 func (a *API) decodeManifest(resource string, key store.Key, document []byte) (store.Object, error) {
 	k := a.kindOf(resource)
-	about, err := manifest.TypeOf(document)
+	parsed, err := manifest.Parse(document)
+	if err != nil {
+		return nil, err
+	}
+	about, err := parsed.Type()
 	if err != nil {
 		return nil, err
 	}
@@ -197,7 +201,7 @@ func (a *API) decodeManifest(resource string, key store.Key, document []byte) (s
 		return nil, fmt.Errorf("expected apiVersion %s and kind %s, found %q and %q", k.GroupVersion(), k.Kind, about.APIVersion, about.Kind)
 	}
 	object := a.blank(k.GroupVersionKind)
-	if err := manifest.Decode(document, object); err != nil {
+	if err := parsed.Decode(object); err != nil {
 		return nil, err
 	}
 	a.defaults.Set(object)

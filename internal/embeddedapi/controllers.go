@@ -2,6 +2,8 @@ package embeddedapi
 
 import (
 	"maps"
+	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	autoscalingv2 "k8s.io/api/autoscaling/v2"
@@ -13,6 +15,7 @@ import (
 	storagev1 "k8s.io/api/storage/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	content "k8s.io/apimachinery/pkg/util/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -45,6 +48,7 @@ func controllerKinds() []*kind {
 			namespaced: true, generation: true},
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true},
 		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true},
+		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", status: true, generation: true, admit: admitTaintRule},
 		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitWorkload},
 		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true},
 		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, fields: sliceFields},
@@ -86,11 +90,12 @@ func admitSecret(_ *API, object, old store.Object) utilvalidation.ErrorList {
 		secret.Data[name] = []byte(text)
 	}
 	secret.StringData = nil
+	faults := checkKeys("data", slices.Collect(maps.Keys(secret.Data)))
 	before, ok := old.(*v1.Secret)
 	if !ok {
-		return nil
+		return faults
 	}
-	faults := same("type", secret.Type, before.Type)
+	faults = append(faults, same("type", secret.Type, before.Type)...)
 	if ptr.Deref(before.Immutable, false) {
 		faults = append(faults, unchanged("immutable", apiequality.Semantic.DeepEqual(secret.Immutable, before.Immutable))...)
 		faults = append(faults, unchanged("data", apiequality.Semantic.DeepEqual(secret.Data, before.Data))...)
@@ -98,12 +103,29 @@ func admitSecret(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return faults
 }
 
-func admitConfigMap(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+func admitConfigMap(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	now := object.(*v1.ConfigMap)
+	faults := append(checkKeys("data", slices.Collect(maps.Keys(now.Data))), checkKeys("binaryData", slices.Collect(maps.Keys(now.BinaryData)))...)
+	for key := range now.BinaryData {
+		if _, twice := now.Data[key]; twice {
+			faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
+		}
+	}
 	if before, ok := old.(*v1.ConfigMap); ok && ptr.Deref(before.Immutable, false) {
-		now := object.(*v1.ConfigMap)
 		faults = append(faults, unchanged("immutable", apiequality.Semantic.DeepEqual(now.Immutable, before.Immutable))...)
 		faults = append(faults, unchanged("data", apiequality.Semantic.DeepEqual(now.Data, before.Data))...)
 		faults = append(faults, unchanged("binaryData", apiequality.Semantic.DeepEqual(now.BinaryData, before.BinaryData))...)
+	}
+	return faults
+}
+
+// checkKeys refuses keys that are no names of files, as IsConfigMapKey of apimachinery says.
+func checkKeys(field string, keys []string) (faults utilvalidation.ErrorList) {
+	slices.Sort(keys)
+	for _, key := range keys {
+		for _, why := range content.IsConfigMapKey(key) {
+			faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath(field).Key(key), key, why))
+		}
 	}
 	return faults
 }
@@ -114,6 +136,22 @@ func unchanged(name string, holds bool) utilvalidation.ErrorList {
 		return nil
 	}
 	return utilvalidation.ErrorList{utilvalidation.Forbidden(utilvalidation.NewPath(name), "field is immutable when `immutable` is set")}
+}
+
+// admitTaintRule dates a taint that is new or whose effect changes, as Kubernetes' strategy of device taint rules does.
+func admitTaintRule(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	rule := object.(*resourceapi.DeviceTaintRule)
+	taint, stays := &rule.Spec.Taint, true
+	if before, ok := old.(*resourceapi.DeviceTaintRule); ok {
+		was := before.Spec.Taint
+		stays = taint.Effect == was.Effect || !taint.TimeAdded.Equal(was.TimeAdded)
+	} else {
+		rule.Status = resourceapi.DeviceTaintRuleStatus{}
+	}
+	if taint.TimeAdded == nil || !stays {
+		taint.TimeAdded = new(metav1.NewTime(time.Now().Truncate(time.Second)))
+	}
+	return nil
 }
 
 // admitEndpointSlice counts the changes of everything but metadata.

@@ -13,6 +13,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/watch"
 	"k8s.io/client-go/kubernetes"
 
@@ -178,7 +179,7 @@ func TestPodsOfANamespaceAreDeletedBeforeWhatTheyUse(t *testing.T) {
 	maps, pods := client.CoreV1().ConfigMaps("going"), client.CoreV1().Pods("going")
 	must[*v1.ConfigMap](t)(maps.Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "m"}}, createOptions))
 	running := pod("p")
-	running.Namespace, running.Spec.NodeName = "going", "n"
+	running.Namespace, running.Spec.NodeName, running.Finalizers = "going", "n", []string{"example.com/f"}
 	must[*v1.Pod](t)(pods.Create(ctx, running, createOptions))
 	if err := client.CoreV1().Namespaces().Delete(ctx, "going", metav1.DeleteOptions{}); err != nil {
 		t.Fatal(err)
@@ -187,6 +188,18 @@ func TestPodsOfANamespaceAreDeletedBeforeWhatTheyUse(t *testing.T) {
 		t.Error("the pod is not being deleted")
 	}
 	must[*v1.ConfigMap](t)(maps.Get(ctx, "m", metav1.GetOptions{}))
+	var said []string
+	for _, c := range must[*v1.Namespace](t)(client.CoreV1().Namespaces().Get(ctx, "going", metav1.GetOptions{})).Status.Conditions {
+		said = append(said, fmt.Sprint(c.Type, " ", c.Status, " ", c.Message))
+	}
+	for _, want := range []string{"NamespaceContentRemaining True Some resources are remaining: configmaps. has 1 resource instances, pods. has 1 resource instances",
+		"NamespaceFinalizersRemaining True Some content in the namespace has finalizers remaining: example.com/f in 1 resource instances",
+		"NamespaceDeletionContentFailure False All content successfully deleted, may be waiting on finalization"} {
+		if !slices.Contains(said, want) {
+			t.Errorf("the conditions %q, expected %q", said, want)
+		}
+	}
+	must[*v1.Pod](t)(pods.Patch(ctx, "p", types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`), metav1.PatchOptions{}))
 	if err := pods.Delete(ctx, "p", *metav1.NewDeleteOptions(0)); err != nil {
 		t.Fatal(err)
 	}

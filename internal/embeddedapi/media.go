@@ -6,6 +6,7 @@ import (
 	"io"
 	"mime"
 	"net/http"
+	"slices"
 	"strings"
 
 	"github.com/munnerz/goautoneg"
@@ -30,14 +31,15 @@ type accepted struct {
 	aggregated bool // discovery of all groups at once
 }
 
-// negotiate finds the first served encoding of an Accept header.
+// negotiate finds the first served encoding of an Accept header. A review is not served as a table.
 func (a *API) negotiate(header, path string) (accepted, error) {
 	if header == "" {
 		return accepted{SerializerInfo: a.media[0]}, nil
 	}
+	isReview := slices.ContainsFunc(a.reviews, func(k *kind) bool { return strings.HasSuffix(path, "/"+k.resource) })
 	for _, clause := range goautoneg.ParseAccept(header) {
 		as := clause.Params["as"]
-		table := as == "Table" && clause.Params["g"] == metav1.GroupName && clause.Params["v"] == "v1"
+		table := as == "Table" && !isReview && clause.Params["g"] == metav1.GroupName && clause.Params["v"] == "v1"
 		all := (path == "/api" || path == "/apis") && as == aggregated.Kind && clause.Params["g"] == aggregated.Group && clause.Params["v"] == aggregated.Version
 		if as != "" && !table && !all {
 			continue

@@ -44,7 +44,8 @@ func (a *API) empty(name string) error {
 	if !pods.table.Holds(name) {
 		faults = append(faults, a.emptyOf(name, a.kinds), a.finishNamespace(name))
 	}
-	return errors.Join(faults...)
+	err := errors.Join(faults...)
+	return errors.Join(err, a.reportRest(name, err))
 }
 
 // emptyOf deletes the objects of kinds in a namespace.

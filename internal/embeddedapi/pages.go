@@ -142,7 +142,9 @@ func (r *request) listed(filter *filter) (from snapshot, err error) {
 		return from, err
 	}
 	if c.List == "" {
+		latest := r.kind.table.Latest()
 		from.objects, from.revision, err = r.matching(filter)
+		from.revision = max(from.revision, latest)
 	} else if kept, ok := r.api.snapshots.find(c.List, r.URL.Path); ok {
 		from = kept
 	} else {

@@ -49,10 +49,12 @@ func TestExpiredListIsContinuedWithPresentObjects(t *testing.T) {
 	if !ok || !apierrors.IsResourceExpired(err) || status.Status().Continue == "" || status.Status().Code != 410 {
 		t.Fatalf("an expired list: %v", err)
 	}
+	other, err := client.CoreV1().Secrets("default").Create(ctx, &v1.Secret{ObjectMeta: metav1.ObjectMeta{Name: "s"}}, metav1.CreateOptions{})
+	require.NoError(t, err)
 	rest, err := maps.List(ctx, metav1.ListOptions{Limit: 3, Continue: status.Status().Continue})
 	require.NoError(t, err)
-	if names(rest) != "m11 m2 m3" || rest.Continue == "" {
-		t.Errorf("the present objects: %s", names(rest))
+	if names(rest) != "m11 m2 m3" || rest.Continue == "" || rest.ResourceVersion != other.ResourceVersion {
+		t.Errorf("the present objects: %s of %s, expected them of %s", names(rest), rest.ResourceVersion, other.ResourceVersion)
 	}
 	rest, err = maps.List(ctx, metav1.ListOptions{Limit: 3, Continue: rest.Continue})
 	require.NoError(t, err)

@@ -46,21 +46,30 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 	},
 }
 
-func (r *request) patch() (int, runtime.Object, error) {
+// patchType is what the body of a patch is.
+func (r *request) patchType() (types.PatchType, error) {
 	contentType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil {
 		contentType = r.Header.Get("Content-Type")
 	}
-	patch := patchers[types.PatchType(contentType)]
-	isApply := types.PatchType(contentType) == types.ApplyYAMLPatchType && r.kind.wire == nil
-	if patch == nil && !isApply {
-		return 0, nil, unknownPatch()
+	of := types.PatchType(contentType)
+	if patchers[of] == nil && (of != types.ApplyYAMLPatchType || r.kind.wire != nil) {
+		return "", unknownPatch()
+	}
+	return of, nil
+}
+
+func (r *request) patch() (int, runtime.Object, error) {
+	of, err := r.patchType()
+	if err != nil {
+		return 0, nil, err
 	}
 	body, err := r.body()
 	if err != nil {
 		return 0, nil, err
 	}
-	if isApply {
+	patch := patchers[of]
+	if patch == nil {
 		return r.apply(body)
 	}
 	c := r.change()

@@ -133,7 +133,7 @@ func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	admission.SetTolerations(pod)
 	pod.Status.QOSClass = class
-	faults := checkContainers(&pod.Spec, path)
+	faults := append(checkContainers(&pod.Spec, path), admission.CheckRequests(&pod.Spec, path)...)
 	for _, list := range []struct {
 		name      string
 		now, were []v1.Container

@@ -4,12 +4,14 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/api/validation"
+	content "k8s.io/apimachinery/pkg/util/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
@@ -175,7 +177,19 @@ func admitLimitRange(_ *API, object, _ store.Object) (faults utilvalidation.Erro
 			faults = append(faults, utilvalidation.Duplicate(path.Child("type"), item.Type))
 		}
 		seen[item.Type] = true
+		faults = append(faults, checkLimitType(path.Child("type"), item.Type)...)
 		faults = append(faults, checkLimits(path, item)...)
+	}
+	return faults
+}
+
+func checkLimitType(path *utilvalidation.Path, name v1.LimitType) (faults utilvalidation.ErrorList) {
+	for _, fault := range content.IsQualifiedName(string(name)) {
+		faults = append(faults, utilvalidation.Invalid(path, name, fault))
+	}
+	standard := []v1.LimitType{v1.LimitTypePod, v1.LimitTypeContainer, v1.LimitTypePersistentVolumeClaim}
+	if len(faults) == 0 && !strings.Contains(string(name), "/") && !slices.Contains(standard, name) {
+		faults = append(faults, utilvalidation.Invalid(path, name, "must be a standard limit type or fully qualified"))
 	}
 	return faults
 }

@@ -3,7 +3,6 @@ package embeddedapi
 import (
 	"errors"
 	"fmt"
-	"mime"
 	"net"
 	"net/http"
 	"net/netip"
@@ -17,7 +16,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/runtime"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
@@ -194,11 +192,15 @@ func (r *request) checkOptions() error {
 	if err := metav1.Convert_url_Values_To_v1_PatchOptions(&r.query, options, nil); err != nil {
 		return apierrors.NewBadRequest(err.Error())
 	}
-	patch, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if r.Method != http.MethodPatch {
-		options.Force, patch = nil, ""
+		options.Force = nil
+		return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, ""))
 	}
-	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, types.PatchType(patch)))
+	patch, err := r.patchType()
+	if err != nil {
+		return err
+	}
+	return wrongOptions(kind, metav1validation.ValidatePatchOptions(options, patch))
 }
 
 func (r *request) dryRun() bool { return r.query.Get("dryRun") == metav1.DryRunAll }

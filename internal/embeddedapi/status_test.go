@@ -28,6 +28,7 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"two containers of one name", "POST", podsPath, `{"metadata":{"name":"q"},"spec":{"containers":[{"name":"a","image":"x"},{"name":"a","image":"x"}]}}`, nil, 422, "Invalid", `spec.containers[1].name: Duplicate value: "a"`},
 		{"unknown runtime class", "POST", podsPath, `{"metadata":{"name":"q"},"spec":{"runtimeClassName":"none","containers":[{"name":"a","image":"x"}]}}`, nil, 403, "Forbidden", `RuntimeClass "none" not found`},
 		{"unacceptable", "GET", podsPath, "", []string{"Accept", "text/html"}, 406, "NotAcceptable", "only the following media types are accepted"},
+		{"a review as a table", "POST", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", `{"spec":{}}`, []string{"Accept", "application/json;as=Table;v=v1;g=meta.k8s.io"}, 406, "NotAcceptable", "only the following media types are accepted"},
 		{"too large", "POST", podsPath, strings.Repeat(" ", 3<<20+1), nil, 413, "RequestEntityTooLarge", "limit is 3145728"},
 		{"resource version on a new object", "POST", podsPath, `{"metadata":{"name":"q","resourceVersion":"1"},"spec":{"containers":[{"name":"a","image":"x"}]}}`, nil, 400, "BadRequest", "resourceVersion should not be set"},
 		{"future resource version", "GET", podsPath + "?resourceVersion=99999999999", "", nil, 504, "Timeout", "Too large resource version"},

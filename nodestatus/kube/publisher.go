@@ -64,6 +64,7 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	p.lease = newReconciler("lease", renewInterval, p.renewLease)
 	p.nodeLease = newReconciler("node lease", renewInterval, p.renewNodeLease)
 	p.victims = newReconciler("evicted pods", victimInterval, p.reportVictims)
+	p.victims.timeout, p.victims.longestUnanswered = victimTimeout, unansweredVictims
 	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
 	p.events = newReconciler("events", 0, p.reportEvents)
 	return p

@@ -2,6 +2,7 @@ package kube
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -9,12 +10,18 @@ import (
 )
 
 const (
-	// attemptTimeout bounds one attempt.
+	// attemptTimeout bounds one attempt, victimTimeout one to report evicted pods: its request is
+	// answered before those that the kubelet sends later, which may complete a Job. client-go closes
+	// a connection that has been silent for 45 s.
 	attemptTimeout = 10 * time.Second
+	victimTimeout  = time.Minute
 	// A failed attempt is repeated after firstRetry, then after twice as long each
 	// time, up to lastRetry, or after the Retry-After of the API server.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
+	// unansweredVictims is the longest interval between attempts to report evicted pods that the API
+	// server does not answer. A kubelet tries every 10 s.
+	unansweredVictims = 250 * time.Millisecond
 	// After 403 Forbidden the first interval is firstForbidden, since an API server that has
 	// just started may not know any rights yet, and the longest one is longestForbidden.
 	firstForbidden   = time.Second
@@ -28,12 +35,18 @@ type reconciler struct {
 	every     time.Duration
 	reconcile func(context.Context) error
 	wake      chan struct{}
-	// longestForbidden is the longest interval after 403 Forbidden.
-	longestForbidden time.Duration
+	// longestForbidden is the longest interval after 403 Forbidden, and longestUnanswered after an
+	// attempt that the API server has not answered.
+	longestForbidden, longestUnanswered time.Duration
+	// timeout bounds one attempt.
+	timeout time.Duration
 }
 
 func newReconciler(name string, every time.Duration, do func(context.Context) error) *reconciler {
-	return &reconciler{name: name, every: every, reconcile: do, wake: make(chan struct{}, 1), longestForbidden: longestForbidden}
+	return &reconciler{
+		name: name, every: every, reconcile: do, wake: make(chan struct{}, 1),
+		longestForbidden: longestForbidden, longestUnanswered: lastRetry, timeout: attemptTimeout,
+	}
 }
 
 // trigger asks for a call, now or after the running one. It does not block.
@@ -51,7 +64,7 @@ func (c *reconciler) run(ctx context.Context, log *slog.Logger) {
 		if !c.wait(ctx, failures > 0) {
 			return
 		}
-		attempt, cancel := context.WithTimeout(ctx, attemptTimeout)
+		attempt, cancel := context.WithTimeout(ctx, c.timeout)
 		err := c.reconcile(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil {
@@ -95,7 +108,11 @@ func (c *reconciler) retryAfter(err error, failures uint) time.Duration {
 	if apierrors.IsForbidden(err) {
 		return min(firstForbidden<<min(failures, 10), c.longestForbidden)
 	}
-	return min(firstRetry<<min(failures, 10), lastRetry)
+	longest := c.longestUnanswered
+	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
+		longest = lastRetry
+	}
+	return min(firstRetry<<min(failures, 10), longest)
 }
 
 // sleep waits for d, or returns the error of ctx where that ends before.

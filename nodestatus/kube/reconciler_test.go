@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"sync"
@@ -34,28 +35,41 @@ func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
 			[]time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 61 * time.Second, 91 * time.Second},
 		},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				ctx, cancel := context.WithCancel(t.Context())
-				start := time.Now()
-				var attempts []time.Duration
-				chore := newReconciler("test", time.Minute, func(context.Context) error {
-					attempts = append(attempts, time.Since(start))
-					if len(attempts) == len(c.want) {
-						cancel()
-					}
-					return c.errs[min(len(attempts), len(c.errs))-1]
-				})
-				chore.trigger()
-				var running sync.WaitGroup
-				running.Go(func() { chore.run(ctx, slog.New(slog.DiscardHandler)) })
-				running.Wait()
-				if !slices.Equal(attempts, c.want) {
-					t.Errorf("tried after %v, want %v", attempts, c.want)
-				}
-			})
-		})
+		t.Run(c.name, func(t *testing.T) { mustBeTried(t, c.errs, c.want, func(*reconciler) {}) })
 	}
+}
+
+func TestVictimsAreReportedSoonAfterTheAPIServerAnswersAgain(t *testing.T) {
+	unanswered := func(c *reconciler) { c.longestUnanswered = unansweredVictims }
+	down, fault := fmt.Errorf("patch: %w", errors.New("down")), fmt.Errorf("patch: %w", apierrors.NewInternalError(errors.New("webhook")))
+	mustBeTried(t, []error{down, down, down, down, nil}, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 550 * time.Millisecond, 800 * time.Millisecond}, unanswered)
+	mustBeTried(t, []error{fault, fault, fault, nil}, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}, unanswered)
+}
+
+// mustBeTried runs a reconciler whose attempts return errs, the last one from then on, and checks
+// when they are made.
+func mustBeTried(t *testing.T, errs []error, want []time.Duration, configure func(*reconciler)) {
+	t.Helper()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithCancel(t.Context())
+		start := time.Now()
+		var attempts []time.Duration
+		chore := newReconciler("test", time.Minute, func(context.Context) error {
+			attempts = append(attempts, time.Since(start))
+			if len(attempts) == len(want) {
+				cancel()
+			}
+			return errs[min(len(attempts), len(errs))-1]
+		})
+		configure(chore)
+		chore.trigger()
+		var running sync.WaitGroup
+		running.Go(func() { chore.run(ctx, slog.New(slog.DiscardHandler)) })
+		running.Wait()
+		if !slices.Equal(attempts, want) {
+			t.Errorf("tried after %v, want %v", attempts, want)
+		}
+	})
 }
 
 func TestRivalIsLoggedOnceAfterThreeTurns(t *testing.T) {

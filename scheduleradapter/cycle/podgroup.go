@@ -96,6 +96,8 @@ type groupAttempt struct {
 func (s *Scheduler) SchedulePodGroup(now time.Time, e *queue.Entry) (scheduled []*Attempt) {
 	g := &groupAttempt{Scheduler: s, entry: e, group: e.PodGroup(), now: now}
 	g.key = nodetable.PodGroupKey{Namespace: g.group.Namespace, Name: g.group.Name}
+	s.attempted = g.key
+	defer func() { s.attempted = nodetable.PodGroupKey{} }()
 	g.members = membersOf(e)
 	g.Profile = s.profiles[e.Pod.Object.Spec.SchedulerName]
 	if err := g.validate(); err != nil {
@@ -301,7 +303,7 @@ func (g *groupAttempt) commit() (scheduled []*Attempt) {
 		if !m.placed {
 			continue
 		}
-		if status := g.reserve(g.Profile, m.assignment, m.row); !status.OK() {
+		if status := g.reserveAgain(m); !status.OK() {
 			m.placed, m.result = false, rejected(status)
 			m.result.Nomination = cleared
 		}
@@ -322,6 +324,19 @@ func (g *groupAttempt) commit() (scheduled []*Attempt) {
 		}
 	}
 	return scheduled
+}
+
+// reserveAgain filters the node that a pod found, because Reserve uses what the plugins found last,
+// and runs Reserve.
+func (g *groupAttempt) reserveAgain(m *groupMember) framework.Status {
+	fits, err := g.fits(framework.Placement{Pod: m.pod, Row: m.row})
+	switch {
+	case err != nil:
+		return framework.AsStatus(err)
+	case !fits:
+		return framework.AsStatus(fmt.Errorf("node %s no longer fits", m.assignment.Node.Name.Value()))
+	}
+	return g.reserve(g.Profile, m.assignment, m.row)
 }
 
 func (m *groupMember) attempt() *Attempt {

@@ -83,6 +83,7 @@ type Scheduler struct {
 	nextStart   int // index in the table's order at which the next sample starts
 	cycle       framework.Cycle
 	attempts    int
+	attempted   nodetable.PodGroupKey // the pod group of the running attempt; zero: none
 	waiting     map[types.UID]*waitingPod
 
 	nominationDeadlines nominationDeadlines

@@ -147,12 +147,22 @@ func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	}
 }
 
-// nominatedPods yields all nominated pods; nil: there are none.
+// nominatedPods yields the nominated pods, without those of the pod group that is attempted;
+// nil: there are none.
 func (s *Scheduler) nominatedPods() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
-	if s.Nominator.Len() == 0 {
+	switch {
+	case s.Nominator.Len() == 0:
 		return nil
+	case s.attempted == nodetable.PodGroupKey{}:
+		return s.Nominator.All()
 	}
-	return s.Nominator.All()
+	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
+		for pod, node := range s.Nominator.All() {
+			if nodetable.PodGroupOf(pod.Object) != s.attempted && !yield(pod, node) {
+				return
+			}
+		}
+	}
 }
 
 // schedulePod selects a row for a pod. NoRow: there is none, and the status is why.

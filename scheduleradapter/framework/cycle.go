@@ -51,6 +51,7 @@ type Cycle struct {
 	left            nodetable.Bits                // see LeaveOut
 	narrowing       []string                      // PreFilter plugins that called Narrow, sorted
 	further         map[nodetable.Row][]Rejection // see Further
+	explained       map[Rejection]explanation     // of a clone; nil: plugins have the reasons
 	preFilterStatus Status                        // of PreFilter
 }
 
@@ -214,8 +215,17 @@ func (c *Cycle) kinds() []rejectionKind {
 	return kinds
 }
 
+// explanation is a result of Explain.
+type explanation struct {
+	plugin  string
+	reasons []string
+}
+
 // Explain returns the plugin and the reasons of a rejection.
 func (c *Cycle) Explain(r Rejection) (plugin string, reasons []string) {
+	if known, is := c.explained[r]; is {
+		return known.plugin, known.reasons
+	}
 	f := c.runner.filters[r.filter]
 	return f.name, f.plugin.Reasons(c.Pod, r.reasons)
 }

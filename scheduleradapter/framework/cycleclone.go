@@ -16,5 +16,21 @@ func (c *Cycle) Clone() *Cycle {
 		b.scores[i] = slices.Clone(scores)
 	}
 	b.requests, b.Timing.Spans = nil, nil
+	b.explained = map[Rejection]explanation{}
+	for _, k := range c.kinds() {
+		b.explain(c, k.Rejection)
+	}
+	for _, further := range c.further {
+		for _, r := range further {
+			b.explain(c, r)
+		}
+	}
 	return &b
+}
+
+// explain keeps the reasons of a rejection: plugins have those of the last Begin.
+func (c *Cycle) explain(of *Cycle, r Rejection) {
+	var e explanation
+	e.plugin, e.reasons = of.Explain(r)
+	c.explained[r] = e
 }

@@ -23,8 +23,8 @@ type Config struct {
 	Assemble func(framework.Env, profile.Stores) ([]cycle.Profile, error)
 	// Assembled receives the owner before a pod is queued; nil: not called.
 	Assembled func(outoftree.Owner)
-	// Attempting receives each pod before its attempt; nil: not called.
-	Attempting func(*nodetable.Pod)
+	// Attempting receives each pod, or pod group, before its attempt; nil: not called.
+	Attempting func(*queue.Entry)
 	// PodGroups: the pods of a PodGroup are scheduled together.
 	PodGroups bool
 	// InitialBackoff doubles with each failed attempt of a pod, up to MaxBackoff.
@@ -172,14 +172,14 @@ func (s *Simulation) PodGroupEnded(r *cycle.PodGroupResult) {
 }
 
 func (s *Simulation) attempt(ctx context.Context, e *queue.Entry) {
+	if s.Attempting != nil {
+		s.Attempting(e)
+	}
 	if e.IsPodGroup() {
 		for _, a := range s.SchedulePodGroup(s.now, e) {
 			s.bind(ctx, a)
 		}
 		return
-	}
-	if s.Attempting != nil {
-		s.Attempting(e.Pod)
 	}
 	if a := s.ScheduleOne(s.now, e); a.Outcome == cycle.Scheduled {
 		s.bind(ctx, a)

@@ -11,10 +11,12 @@ import (
 // an answer each.
 type (
 	question struct {
-		Config  string // a KubeSchedulerConfiguration; empty: the default
-		Objects []json.RawMessage
-		Pod     string // namespace/name
-		Runs    int    // the answers are the different ones
+		Config    string // a KubeSchedulerConfiguration; empty: the default
+		Objects   []json.RawMessage
+		Pod       string // namespace/name
+		PodGroup  string // attempted if there is no Pod
+		PodGroups bool   // GenericWorkload is on
+		Runs      int    // the answers are the different ones
 	}
 	answer struct {
 		Failed    bool // with an error
@@ -24,7 +26,13 @@ type (
 		Nominated string
 		Victims   []string // sorted, without those that are terminating
 		Message   string
+		// Of a PodGroup: its pods, by namespace/name, and its condition.
+		Pods      map[string]podEnd
+		Condition condition
 	}
+	// podEnd is a node, or why there is none.
+	podEnd    struct{ Node, Nominated, Message string }
+	condition struct{ Status, Reason, Message string }
 	rejection struct {
 		Plugin     string   `json:"plugin"`
 		Reasons    []string `json:"reasons"`

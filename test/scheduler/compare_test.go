@@ -1,6 +1,7 @@
 package scheduler_test
 
 import (
+	"fmt"
 	"maps"
 	"reflect"
 	"slices"
@@ -19,13 +20,14 @@ type row struct {
 // The differences that the comparison finds and allows for.
 var (
 	uncounted   = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
-	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter"}
+	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter, and of a PodGroup nothing"}
 	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
 	notFound, uncounted, deallocated,
+	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
 	{"S2.30", "off in `multiPoint` and on in `score`", "a plugin that is on in `score`, and needs its PreScore, is on in `preScore`"},
 	{"S2.32", "counts as used once", "no two pods that run use one"},
@@ -40,8 +42,12 @@ var rows = []*row{
 
 // counts are what comparisons have seen.
 type counts struct {
-	worlds, attempts, scheduled, victims int
-	byRow                                map[*row]int
+	worlds, attempts, podGroups, scheduled, victims int
+	byRow                                           map[*row]int
+}
+
+func (n *counts) String() string {
+	return fmt.Sprintf("%d worlds, %d attempts, of them %d of PodGroups, %d pods scheduled, %d victims", n.worlds, n.attempts, n.podGroups, n.scheduled, n.victims)
 }
 
 // difference is an attempt that differs.
@@ -60,11 +66,19 @@ var runs = []int{1, 20}
 func compare(k *kubeScheduler, w *world, n *counts) (found *difference, err error) {
 	_, config, _ := w.config()
 	err = w.run(func(a *attempt) bool {
-		found = k.differs(a, config, n)
+		found = k.differs(a, question{Config: config, Objects: a.objects, Pod: a.Pod, PodGroups: w.PodGroups}, n)
 		n.attempts++
 		n.victims += len(a.Victims)
 		if a.Node != "" {
 			n.scheduled++
+		}
+		if a.podGroup != nil {
+			n.podGroups++
+		}
+		for _, end := range a.Pods {
+			if end.Node != "" {
+				n.scheduled++
+			}
 		}
 		return found == nil
 	})
@@ -74,9 +88,12 @@ func compare(k *kubeScheduler, w *world, n *counts) (found *difference, err erro
 	return found, err
 }
 
-func (k *kubeScheduler) differs(a *attempt, config string, n *counts) (found *difference) {
-	for _, runs := range runs {
-		for _, b := range k.ask(question{config, a.objects, a.Pod, runs}) {
+func (k *kubeScheduler) differs(a *attempt, q question, n *counts) (found *difference) {
+	if a.podGroup != nil {
+		q.Pod, q.PodGroup = "", a.podGroup.name
+	}
+	for _, q.Runs = range runs {
+		for _, b := range k.ask(q) {
 			what, because := differs(a, &b)
 			if what == "" {
 				if because != nil {
@@ -96,6 +113,8 @@ func (k *kubeScheduler) differs(a *attempt, config string, n *counts) (found *di
 // differs says what of an attempt is different, or nothing, and for which row it is the same.
 func differs(a *attempt, b *answer) (what string, because *row) {
 	switch {
+	case a.podGroup != nil:
+		return a.podGroup.differs(a, b)
 	case a.Failed != b.Failed:
 		return "whether the attempt ends with an error", nil
 	case a.Failed && a.Message != b.Message:

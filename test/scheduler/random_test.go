@@ -10,6 +10,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -30,6 +31,7 @@ type maker struct {
 	deviceClaims []*resourceapi.ResourceClaim
 	devicesOf    []*resourceapi.ResourceSlice // of nodes
 	taken        map[string]bool              // devices that claims have
+	podGroups    []*schedulingv1beta1.PodGroup
 	// Likelihoods in percent that a pod has a feature, so that worlds differ.
 	affinity, podAffinity, spread, tolerations, volumes, devices int
 }
@@ -77,13 +79,17 @@ func randomWorld(seed uint64) *world {
 	m.storage()
 	m.deviceObjects()
 	m.budgets()
+	m.podGroupObjects()
 	for i := range m.IntN(20) {
 		m.pod(fmt.Sprintf("r%d", i), true)
 	}
 	for i := range 1 + m.IntN(6) {
 		m.pod(fmt.Sprintf("p%d", i), false)
 	}
-	return &world{m.configuration(), m.items}
+	if len(m.podGroups) > 0 {
+		return &world{PodGroups: true, Items: m.items}
+	}
+	return &world{Config: m.configuration(), Items: m.items}
 }
 
 // labels are some of those with the keys.

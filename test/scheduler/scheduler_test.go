@@ -34,7 +34,7 @@ func compareWorlds(t *testing.T, from uint64, number int) {
 		}
 		if found == nil {
 			if n.worlds%1000 == 0 {
-				t.Logf("%d worlds, %d attempts, %d pods scheduled, %d victims until seed %d", n.worlds, n.attempts, n.scheduled, n.victims, seed)
+				t.Logf("%v until seed %d", n, seed)
 			}
 			continue
 		}
@@ -48,7 +48,7 @@ func compareWorlds(t *testing.T, from uint64, number int) {
 			seed, found.evictd.Pod, found.what, encode(found.evictd), encode(found.kubeScheduler), w.yaml())
 		break
 	}
-	t.Logf("%d worlds, %d attempts, %d pods scheduled, %d victims", n.worlds, n.attempts, n.scheduled, n.victims)
+	t.Log(n)
 	for _, r := range rows {
 		if n.byRow[r] > 0 {
 			t.Logf("%d attempts differ as intended: %s, %s (%s)", n.byRow[r], r.rule, r.line, r.how)

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -25,13 +24,16 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/profile"
+	"github.com/evictd/evictd/scheduleradapter/queue"
 	"github.com/evictd/evictd/scheduleradapter/simulate"
 )
 
 // world is a cluster with pods to schedule.
 type world struct {
-	Config map[string]any    `json:"config,omitempty"` // a KubeSchedulerConfiguration
-	Items  []json.RawMessage `json:"items"`
+	Config map[string]any `json:"config,omitempty"` // a KubeSchedulerConfiguration
+	// PodGroups: GenericWorkload is on.
+	PodGroups bool              `json:"podGroups,omitempty"`
+	Items     []json.RawMessage `json:"items"`
 }
 
 func (w *world) text() []byte { return encode(w) }
@@ -59,12 +61,15 @@ func (w *world) yaml() string {
 }
 
 func (w *world) config() (cfg config.Config, text string, err error) {
+	known := profile.BuiltIn()
+	gang := slices.IndexFunc(known, func(p config.Plugin) bool { return p.Name == framework.GangScheduling })
+	known[gang].Default = w.PodGroups
 	var file config.File
 	if w.Config != nil {
 		text = string(encode(w.Config))
-		file, err = config.Load([]byte(text), "", profile.BuiltIn())
+		file, err = config.Load([]byte(text), "", known)
 	}
-	cfg, compiling := config.Compile(&file, profile.BuiltIn())
+	cfg, compiling := config.Compile(&file, known)
 	return cfg, text, errors.Join(err, compiling)
 }
 
@@ -82,6 +87,7 @@ type attempt struct {
 	terminating []string
 	nominations bool // pods are nominated
 	hardSpread  bool // the pod has a DoNotSchedule constraint
+	podGroup    *podGroupAttempt
 }
 
 // mostAttempts are compared in a world: pods may preempt each other for long.
@@ -115,10 +121,18 @@ func (s *simulation) ended(a *simulate.Attempt) {
 		return
 	}
 	seen := &s.attempts[len(s.attempts)-1]
+	if seen.podGroup != nil {
+		seen.podGroup.ended(a)
+		return
+	}
 	if err := json.NewDecoder(&s.out).Decode(seen); err != nil {
 		panic(err)
 	}
 	seen.Failed, seen.Nominated = a.Outcome == cycle.Failed, seen.NominatedNode
+	s.compared(seen)
+}
+
+func (s *simulation) compared(seen *attempt) {
 	seen.Victims = slices.DeleteFunc(seen.Victims, func(name string) bool { return slices.Contains(seen.terminating, name) })
 	slices.Sort(seen.Victims)
 	if !s.see(seen) || len(s.attempts) == mostAttempts {
@@ -129,7 +143,12 @@ func (s *simulation) ended(a *simulate.Attempt) {
 func (s *simulation) Event(*simulate.Event)      {}
 func (s *simulation) End(simulate.Summary) error { return nil }
 
-func (s *simulation) attempting(pod *nodetable.Pod) {
+func (s *simulation) attempting(e *queue.Entry) {
+	s.podGroupEnded()
+	var pod *nodetable.Pod
+	if !e.IsPodGroup() {
+		pod = e.Pod
+	}
 	now := s.Current(pod)
 	for i, volume := range now.Volumes {
 		if volume.Status.Phase == "" { // simulate takes it as available
@@ -137,8 +156,13 @@ func (s *simulation) attempting(pod *nodetable.Pod) {
 			now.Volumes[i].Status.Phase = v1.VolumeAvailable
 		}
 	}
+	now.PodGroups = withoutConditions(now.PodGroups)
+	inOrderOf(e.Members, now.Pods)
 	a := attempt{objects: manifests(now)}
-	a.hardSpread = slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
+	if pod == nil {
+		a.podGroup = newPodGroupAttempt(e)
+	}
+	a.hardSpread = pod != nil && slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable == v1.DoNotSchedule
 	})
 	for _, pod := range now.Pods {
@@ -170,6 +194,9 @@ func (w *world) run(see func(*attempt) bool) (rejected error) {
 	if err != nil {
 		return err
 	}
+	if err := checkPodGroups(objects); err != nil {
+		return err
+	}
 	ctx, stop := context.WithCancelCause(context.Background())
 	defer stop(nil)
 	s := &simulation{see: see, stop: stop}
@@ -179,13 +206,17 @@ func (w *world) run(see func(*attempt) bool) (rejected error) {
 			return profile.New(&cfg, env, stores, nil, slog.New(slog.DiscardHandler))
 		},
 		Attempting: s.attempting, InitialBackoff: cfg.PodInitialBackoff, MaxBackoff: cfg.PodMaxBackoff, For: &end,
-		Random: rand.New(rand.NewPCG(1, 1)),
+		PodGroups: w.PodGroups, Random: w.random(),
 	}, s)
 	if err != nil {
 		return err
 	}
-	if err := s.Run(ctx); err != nil && !errors.Is(err, errEnough) {
+	err = s.Run(ctx)
+	if err != nil && !errors.Is(err, errEnough) {
 		panic(err)
+	}
+	if err == nil {
+		s.podGroupEnded()
 	}
 	return nil
 }

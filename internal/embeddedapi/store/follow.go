@@ -1,7 +1,6 @@
 package store
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -126,23 +125,21 @@ func (f *Follower) noticed(event fsnotify.Event) {
 	}
 }
 
-// settled checks the paths that have not changed for settle.
+// settled checks the paths that have not changed for settle, in the order of their tables.
 func (f *Follower) settled(now time.Time) {
-	var paths []string
+	paths := map[*Table][]string{}
 	for path, at := range f.touched {
-		if now.Sub(at) >= settle {
-			paths = append(paths, path)
-			delete(f.touched, path)
+		if now.Sub(at) < settle {
+			continue
 		}
-	}
-	rank := func(path string) int {
+		delete(f.touched, path)
 		t, _ := f.store.place(path)
-		return slices.Index(f.store.onDisk, t.name)
+		paths[t] = append(paths[t], path)
 	}
-	paths = slices.DeleteFunc(paths, func(path string) bool { t, _ := f.store.place(path); return t == nil })
-	slices.SortFunc(paths, func(a, b string) int { return cmp.Or(rank(a)-rank(b), cmp.Compare(a, b)) })
-	for _, path := range paths {
-		f.take(path)
+	for _, name := range f.store.onDisk {
+		for _, path := range slices.Sorted(slices.Values(paths[f.store.tables[name]])) {
+			f.take(path)
+		}
 	}
 }
 

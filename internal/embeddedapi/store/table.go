@@ -82,6 +82,13 @@ func (t *Table) Revision() uint64 {
 	return t.revision
 }
 
+// Latest is the store's latest revision, up to which the objects that are listed next are complete.
+func (t *Table) Latest() uint64 {
+	t.writing.Lock()
+	defer t.writing.Unlock()
+	return t.store.revision.current()
+}
+
 // Put stores an object in place of old, nil for a new one, and sets its resource
 // version. The error is ErrChanged where old is not the stored one.
 func (t *Table) Put(old, object Object) error {

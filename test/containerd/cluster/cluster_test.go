@@ -108,6 +108,7 @@ var (
 )
 
 // rule: 5.22
+// rule: M.120
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
 	for _, s := range scenarios {
@@ -124,6 +125,8 @@ func TestCampaignEvictionWhileTheAPIServerIsAway(t *testing.T) {
 	for _, away := range []time.Duration{5 * time.Second, 30 * time.Second, 150 * time.Second} {
 		s := scenario{name: fmt.Sprint("away-", away), kind: cluster.StatefulSet, flags: hard, orders: []string{"ignore-term"}, offline: true, away: away}
 		t.Run(s.name, func(t *testing.T) { s.run(c.With(t)) })
+		job := scenario{name: s.name + "-from-a-job", kind: cluster.Job, flags: hard, offline: true, away: away}
+		t.Run(job.name, func(t *testing.T) { job.run(c.With(t)) })
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/util/cert"
 
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
@@ -32,26 +33,24 @@ type runner struct {
 	root     string // of the source tree
 }
 
-// run runs the suite by a scheduler in a cluster of its own.
-func (r runner) run(ctx context.Context, s suite, by string) (got report, err error) {
-	r.dir, r.logs = filepath.Join(r.dir, by), filepath.Join(r.logs, by)
+// run runs the suite in a cluster of its own.
+func (r runner) run(ctx context.Context, s suite, c column) (got report, err error) {
+	r.dir, r.logs = filepath.Join(r.dir, c.name), filepath.Join(r.logs, c.name)
 	if err := errors.Join(os.MkdirAll(r.dir, 0o700), os.MkdirAll(r.logs, 0o700)); err != nil {
 		return got, err
 	}
-	server, err := apiserver.NewKubeAPIServer(append(s.flags(), "--runtime-config="+s.apis)...)
+	server, authority, err := r.startServer(ctx, s, c)
+	if server != nil {
+		defer func() { err = errors.Join(err, server.Stop()) }()
+	}
 	if err != nil {
 		return got, err
 	}
-	defer func() { err = errors.Join(err, server.Stop()) }()
-	grant := exec.CommandContext(ctx, r.programs["kubectl"], "--kubeconfig="+server.Kubeconfig(apiserver.Admin), "apply", "--server-side", "--filename="+filepath.Join(r.root, "deploy/rbac"))
-	if out, err := grant.CombinedOutput(); err != nil {
-		return got, fmt.Errorf("%s: %w\n%s", grant, err, out)
-	}
-	command, page, err := scheduler.Command(r.programs[by], server.Kubeconfig(identities[by]), r.dir, s.flags()...)
+	command, page, err := scheduler.Command(r.programs[c.scheduler], server.Kubeconfig(identities[c.scheduler]), r.dir, s.flags()...)
 	if err != nil {
 		return got, err
 	}
-	for _, command := range append(r.cluster(s, server), command) {
+	for _, command := range append(r.cluster(s, server, authority), command) {
 		p, err := r.start(command)
 		if err != nil {
 			return got, err
@@ -68,6 +67,31 @@ func (r runner) run(ctx context.Context, s suite, by string) (got report, err er
 	return got, err
 }
 
+// startServer starts the API server of a column and returns flags by which kube-controller-manager
+// knows its certificate authority, too. A kube-apiserver knows the rights of evictd-scheduler.
+func (r runner) startServer(ctx context.Context, s suite, c column) (server *apiserver.Server, authority []string, err error) {
+	if c.embedded {
+		if server, err = apiserver.NewEmbedded(r.programs[evictdAPIServer]); err != nil {
+			return nil, nil, err
+		}
+		// It is reached without TLS, but specs wait for a certificate in each namespace.
+		file := server.File("ca.crt")
+		chain, _, err := cert.GenerateSelfSignedCertKey("localhost", nil, nil)
+		if err == nil {
+			err = os.WriteFile(file, chain, 0o600)
+		}
+		return server, []string{"--root-ca-file=" + file}, err
+	}
+	if server, err = apiserver.NewKubeAPIServer(append(s.flags(), "--runtime-config="+s.apis)...); err != nil {
+		return nil, nil, err
+	}
+	grant := exec.CommandContext(ctx, r.programs["kubectl"], "--kubeconfig="+server.Kubeconfig(apiserver.Admin), "apply", "--server-side", "--filename="+filepath.Join(r.root, "deploy/rbac"))
+	if out, err := grant.CombinedOutput(); err != nil {
+		return server, nil, fmt.Errorf("%s: %w\n%s", grant, err, out)
+	}
+	return server, []string{"--root-ca-file=" + server.File("pki/ca.crt"), "--service-account-private-key-file=" + server.File("pki/ca.key")}, nil
+}
+
 // identities are the schedulers', each with the rights that it has in a cluster.
 var identities = map[string]string{scheduler.Kube: apiserver.Kube, scheduler.Evictd: apiserver.Scheduler}
 
@@ -79,12 +103,11 @@ func (s suite) flags() []string {
 	return []string{"--feature-gates=" + s.gates}
 }
 
-// cluster are the commands of what runs beside kube-apiserver and a scheduler, with the
+// cluster are the commands of what runs beside an API server and a scheduler, with the
 // administrator's rights.
-func (r runner) cluster(s suite, server *apiserver.Server) []*exec.Cmd {
+func (r runner) cluster(s suite, server *apiserver.Server, authority []string) []*exec.Cmd {
 	admin := sandbox.Kubeconfig(server.Kubeconfig(apiserver.Admin))
-	commands := []*exec.Cmd{exec.Command(r.programs["kube-controller-manager"], append(s.flags(), admin, "--leader-elect=false", "--secure-port=0",
-		"--cert-dir="+r.dir, "--root-ca-file="+server.File("pki/ca.crt"), "--service-account-private-key-file="+server.File("pki/ca.key"))...)}
+	commands := []*exec.Cmd{exec.Command(r.programs["kube-controller-manager"], append(append(s.flags(), authority...), admin, "--leader-elect=false", "--secure-port=0", "--cert-dir="+r.dir)...)}
 	for name, zone := range nodes {
 		commands = append(commands, exec.Command(r.programs["hollow-node"], admin, "-name="+name, "-zone="+zone, "-dir="+filepath.Join(r.dir, name)))
 	}
@@ -132,11 +155,24 @@ func ready(ctx context.Context, server *apiserver.Server) error {
 	return nil
 }
 
-// runSpecs runs the specs, in the same order by either scheduler.
+// runSpecs runs the specs, in the same order in every column.
 func (r runner) runSpecs(ctx context.Context, s suite, server *apiserver.Server) (report, error) {
 	file := filepath.Join(r.logs, "report.json")
-	e2e := exec.Command(r.programs["e2e"], sandbox.Kubeconfig(server.Kubeconfig(apiserver.Admin)), "--provider=skeleton",
-		"--ginkgo.seed=1", "--ginkgo.no-color", "--ginkgo.timeout=2h", "--ginkgo.json-report="+file, "--ginkgo.label-filter="+s.labels, "--ginkgo.focus="+r.specs)
+	args := []string{sandbox.Kubeconfig(server.Kubeconfig(apiserver.Admin)), "--provider=skeleton",
+		"--ginkgo.seed=1", "--ginkgo.no-color", "--ginkgo.timeout=2h", "--ginkgo.json-report=" + file, "--ginkgo.label-filter=" + s.labels}
+	focus := s.texts
+	if r.specs != "" {
+		focus = []string{r.specs}
+	}
+	for _, text := range focus {
+		args = append(args, "--ginkgo.focus="+text)
+	}
+	for _, reason := range reasons {
+		if reason.text != nil {
+			args = append(args, "--ginkgo.skip="+reason.text.String())
+		}
+	}
+	e2e := exec.Command(r.programs["e2e"], args...)
 	p, err := r.start(e2e)
 	if err != nil {
 		return report{}, err

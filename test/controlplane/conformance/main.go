@@ -1,9 +1,9 @@
-// Conformance runs Kubernetes' own tests of scheduling by kube-scheduler and by
-// evictd-scheduler, and prints both side by side: the end-to-end specs, each in a cluster
-// of kube-apiserver with etcd, kube-controller-manager and hollow nodes; then cases of
-// scheduler_perf.
+// Conformance runs Kubernetes' own tests of scheduling and of the API by Kubernetes, by
+// evictd-scheduler and by evictd-apiserver, and prints them side by side: the end-to-end
+// specs, each in a cluster of an API server, a scheduler, kube-controller-manager and hollow
+// nodes; then cases of scheduler_perf.
 //
-// The exit code is 1 where evictd-scheduler fails a spec that kube-scheduler passes, or
+// The exit code is 1 where a program of evictd fails a spec that Kubernetes passes, or
 // something does not run, and 0 where a program of Kubernetes is missing, which it says.
 package main
 
@@ -28,32 +28,10 @@ import (
 	"github.com/evictd/evictd/test/controlplane/scheduler"
 )
 
-// suite is a choice of specs, and what their clusters have on.
-type suite struct {
-	name string
-	// labels is a filter of Ginkgo.
-	labels string
-	// gates are feature gates of all programs, and apis of kube-apiserver.
-	gates, apis string
-}
-
-// suites are all specs of [sig-scheduling] and [DRA] that hollow nodes can run.
-var suites = []suite{
-	{name: "scheduling", labels: `!/^(DRA|Feature:.*|Flaky)$/`},
-	{name: "devices", labels: `/^DRA$/ && !/^(Feature:.*|Flaky)$/`},
-	{name: "async preemption", labels: `/^Feature:SchedulerAsyncPreemption$/`},
-	{
-		name: "gangs", labels: `/^FeatureGate:GenericWorkload$/ && !/^(DRA|Alpha|Flaky)$/`,
-		gates: "GenericWorkload=true", apis: "scheduling.k8s.io/v1beta1=true",
-	},
-}
-
-// schedulers are in the order of the columns.
-var schedulers = []string{scheduler.Kube, scheduler.Evictd}
-
 // conformanceRun is what the flags say.
 type conformanceRun struct {
 	suites *regexp.Regexp
+	by     *regexp.Regexp // of columns
 	specs  string         // expression of Ginkgo
 	cases  *regexp.Regexp // of scheduler_perf
 	rounds int
@@ -63,9 +41,13 @@ type conformanceRun struct {
 var all = regexp.MustCompile("")
 
 func main() {
-	r := conformanceRun{suites: all, cases: all}
+	r := conformanceRun{suites: all, by: all, cases: all}
 	flag.Func("suites", "run only the suites whose name this regular expression matches; - for none", func(text string) (err error) {
 		r.suites, err = regexp.Compile(text)
+		return err
+	})
+	flag.Func("by", "run the specs only by the columns of the table whose name this regular expression matches", func(text string) (err error) {
+		r.by, err = regexp.Compile(text)
 		return err
 	})
 	flag.StringVar(&r.specs, "specs", "", "run only the specs whose text this regular expression matches")
@@ -92,10 +74,15 @@ func main() {
 	}
 }
 
-// run says whether evictd-scheduler fails a spec that kube-scheduler passes.
+// run says whether a program of evictd fails a spec that Kubernetes passes.
 func (r *conformanceRun) run(ctx context.Context) (differ bool, err error) {
 	programs := map[string]string{}
-	for _, name := range []string{"controlplane", "kube-controller-manager", "kubectl", "hollow-node", "e2e", "etcd", "scheduler_perf", scheduler.Kube} {
+	needed := []string{"controlplane", "kube-controller-manager", "kubectl", "hollow-node", "e2e", scheduler.Kube}
+	measures := slices.ContainsFunc(cases, r.cases.MatchString)
+	if measures {
+		needed = append(needed, "etcd", "scheduler_perf")
+	}
+	for _, name := range needed {
 		if programs[name], err = apiserver.Program(name); err != nil {
 			return false, err
 		}
@@ -112,11 +99,13 @@ func (r *conformanceRun) run(ctx context.Context) (differ bool, err error) {
 	built := os.Getenv(sandbox.ProgramsVariable)
 	if built == "" {
 		built = dir
-		if err := sandbox.Build(dir, scheduler.Evictd); err != nil {
+		if err := sandbox.Build(dir, scheduler.Evictd, evictdAPIServer); err != nil {
 			return false, err
 		}
 	}
-	programs[scheduler.Evictd] = filepath.Join(built, scheduler.Evictd)
+	for _, name := range []string{scheduler.Evictd, evictdAPIServer} {
+		programs[name] = filepath.Join(built, name)
+	}
 	if r.logs == "" {
 		r.logs = filepath.Join(dir, "logs")
 	}
@@ -128,7 +117,7 @@ func (r *conformanceRun) run(ctx context.Context) (differ bool, err error) {
 		}
 		fmt.Printf("\nThe specs took %v.\n", time.Since(begun).Round(time.Second))
 	}
-	if !slices.ContainsFunc(cases, r.cases.MatchString) {
+	if !measures {
 		return differ, nil
 	}
 	kubernetes, err := sources(ctx, root)
@@ -142,7 +131,7 @@ func (r *conformanceRun) wants(s suite) bool { return r.suites.MatchString(s.nam
 
 // runSpecs runs the suites one after the other.
 func (r *conformanceRun) runSpecs(ctx context.Context, base runner) (differ bool, err error) {
-	specs := table{rows: map[string]row{}, left: map[string]spec{}}
+	specs := table{rows: map[string]row{}, left: map[string]spec{}, attempts: map[[2]string]map[string]int{}}
 	for _, s := range suites {
 		if !r.wants(s) {
 			continue
@@ -150,24 +139,27 @@ func (r *conformanceRun) runSpecs(ctx context.Context, base runner) (differ bool
 		in := base
 		name := strings.ReplaceAll(s.name, " ", "-")
 		in.dir, in.logs = filepath.Join(base.dir, name), filepath.Join(base.logs, name)
-		if err := specs.add(ctx, s, in); err != nil {
+		if err := specs.add(ctx, s, in, r.by); err != nil {
 			return false, fmt.Errorf("suite %s: %w", s.name, err)
 		}
 	}
 	return specs.write(os.Stdout), nil
 }
 
-// add runs a suite by both schedulers at the same time: specs wait more than they work.
-func (t *table) add(ctx context.Context, s suite, r runner) error {
+// add runs a suite by its columns at the same time: specs wait more than they work.
+func (t *table) add(ctx context.Context, s suite, r runner, by *regexp.Regexp) error {
 	var group sync.WaitGroup
-	reports, faults := make([]report, len(schedulers)), make([]error, len(schedulers))
-	for i, name := range schedulers {
-		group.Go(func() { reports[i], faults[i] = r.run(ctx, s, name) })
+	reports, faults := make([]report, len(columns)), make([]error, len(columns))
+	run := func(c column) bool { return slices.Contains(s.by, c.name) && by.MatchString(c.name) }
+	for i, c := range columns {
+		if run(c) {
+			group.Go(func() { reports[i], faults[i] = r.run(ctx, s, c) })
+		}
 	}
 	group.Wait()
-	for i, name := range schedulers {
-		if faults[i] == nil {
-			t.merge(s.name, name, reports[i])
+	for i, c := range columns {
+		if run(c) && faults[i] == nil {
+			t.merge(s.name, c.name, reports[i])
 		}
 	}
 	return errors.Join(faults...)

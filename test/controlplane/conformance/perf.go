@@ -51,7 +51,7 @@ func (p perf) run(ctx context.Context, out io.Writer, wanted *regexp.Regexp) err
 		}
 		rates := map[string][]string{}
 		for range p.rounds {
-			for _, by := range schedulers {
+			for _, by := range []string{scheduler.Kube, scheduler.Evictd} {
 				rate, err := p.measure(ctx, name, by)
 				if err != nil {
 					return fmt.Errorf("%s by %s: %w", name, by, err)

@@ -15,7 +15,7 @@ import (
 // report is the part of Ginkgo's JSON report that the table shows.
 type report struct {
 	SpecReports []spec
-	counts      scheduler.Counts // of the scheduler, after the last spec
+	counts      scheduler.Counts // of the column's scheduler, after the last spec
 }
 
 // spec is a spec as it ran in a suite.
@@ -60,40 +60,32 @@ func (s *spec) short() string {
 // ran says whether the spec ran, and did not skip itself.
 func (s *spec) ran() bool { return s.State != skipped || s.Failure.Message != "" }
 
-// reasons why specs do not run here, by their labels; the first that fits.
-var reasons = []struct{ label, reason string }{
-	{"Feature:DynamicResourceAllocation", "they run pods of a device driver, whose plugin a real kubelet calls; hollow nodes run no process"},
-	{"Alpha", "their feature is alpha and off by default"},
-	{"Flaky", "upstream calls them flaky"},
-}
-
 // conformance is the label of the specs that every cluster must pass, and what the table
 // calls them.
 const conformance = "Conformance"
 
-// row is a spec by either scheduler. Its kind is conformance or the name of its suite.
+// row is a spec by each column that ran it. Its kind is conformance or the name of its suite.
 type row struct {
-	spec, kind string
-	by         map[string]spec
+	spec, suite, kind string
+	by                map[string]spec
 }
 
 // table are the rows of the specs that ran, and the specs that did not, by name.
 type table struct {
 	rows map[string]row
 	left map[string]spec
-	// attempts are lines of the schedulers' attempts.
-	attempts []string
+	// attempts are those of the schedulers by their result, of each suite and column.
+	attempts map[[2]string]map[string]int
 }
 
-// merge adds the specs of a suite, as they ran by a scheduler.
+// merge adds the specs of a suite, as they ran by a column.
 func (t *table) merge(suite, by string, r report) {
 	for _, s := range r.SpecReports {
 		if s.LeafNodeType == "It" {
 			t.put(suite, by, s)
 		}
 	}
-	results := r.counts.Results
-	t.attempts = append(t.attempts, fmt.Sprintf("| %s | %s | %d | %d | %d |", suite, by, results["scheduled"], results["unschedulable"], results["error"]))
+	t.attempts[[2]string{suite, by}] = r.counts.Results
 }
 
 func (t *table) put(suite, by string, s spec) {
@@ -101,7 +93,7 @@ func (t *table) put(suite, by string, s spec) {
 	r, known := t.rows[name]
 	switch {
 	case s.ran() && !known:
-		r = row{s.short(), suite, map[string]spec{}}
+		r = row{s.short(), suite, suite, map[string]spec{}}
 		if slices.Contains(s.labels(), conformance) {
 			r.kind = conformance
 		}
@@ -115,60 +107,85 @@ func (t *table) put(suite, by string, s spec) {
 	}
 }
 
-// reason says why a spec did not run; it is empty where -specs left it out.
+// reason says why a spec did not run; it is empty where no suite is for it, or -specs left it
+// out.
 func (s *spec) reason() string {
+	labels, name := s.labels(), s.name()
 	for _, r := range reasons {
-		if slices.Contains(s.labels(), r.label) {
+		if slices.Contains(labels, r.label) || r.text != nil && r.text.MatchString(name) {
 			return r.reason
 		}
 	}
 	return ""
 }
 
-// write writes the table and returns whether evictd-scheduler fails a spec that
-// kube-scheduler passes.
+// write writes the table and returns whether a column fails a spec that the first passes.
 func (t *table) write(out io.Writer) (differ bool) {
 	rows := slices.SortedFunc(maps.Values(t.rows), func(a, b row) int {
 		return cmp.Or(strings.Compare(a.kind, b.kind), strings.Compare(a.spec, b.spec))
 	})
-	fmt.Fprintf(out, "| | spec | %s | %s | seconds |\n|---|---|---|---|--:|\n", scheduler.Kube, scheduler.Evictd)
+	fmt.Fprint(out, "| | spec |")
+	for _, c := range columns {
+		fmt.Fprintf(out, " %s |", c.name)
+	}
+	fmt.Fprintf(out, " seconds |\n|---|---|%s--:|\n", strings.Repeat("---|", len(columns)))
 	for _, r := range rows {
-		kube, evictd := r.by[scheduler.Kube], r.by[scheduler.Evictd]
-		fmt.Fprintf(out, "| %s | %s | %s | %s | %.0f, %.0f |\n", r.kind, r.spec, kube.State, evictd.State, kube.RunTime.Seconds(), evictd.RunTime.Seconds())
-		differ = differ || kube.State == passed && evictd.State != passed
+		fmt.Fprintf(out, "| %s | %s |", r.kind, r.spec)
+		var seconds []string
+		for _, c := range columns {
+			s, ran := r.by[c.name]
+			fmt.Fprintf(out, " %s |", s.State)
+			if ran {
+				seconds = append(seconds, fmt.Sprintf("%.0f", s.RunTime.Seconds()))
+			}
+			differ = differ || ran && s.State != passed && r.by[columns[0].name].State == passed
+		}
+		fmt.Fprintf(out, " %s |\n", strings.Join(seconds, ", "))
 	}
 	fmt.Fprintln(out)
-	for _, by := range schedulers {
-		ok, all := count(rows, by, func(row) bool { return true })
-		okConformance, allConformance := count(rows, by, func(r row) bool { return r.kind == conformance })
-		fmt.Fprintf(out, "%s passes %d of %d specs, %d of %d that are conformance.\n", by, ok, all, okConformance, allConformance)
-	}
-	fmt.Fprintf(out, "\n| attempts | by | scheduled | unschedulable | error |\n|---|---|--:|--:|--:|\n%s\n", strings.Join(t.attempts, "\n"))
+	t.writeCounts(out)
 	writeFailures(out, rows)
 	t.writeLeft(out)
 	return differ
 }
 
-// count counts the specs that a scheduler passes, and all, among those that are wanted.
-func count(rows []row, by string, wanted func(row) bool) (ok, all int) {
-	for _, r := range rows {
-		if wanted(r) {
+// writeCounts writes how many specs of each suite pass in each column, and what its scheduler
+// tried.
+func (t *table) writeCounts(out io.Writer) {
+	fmt.Fprint(out, "| suite | by | passed | of them conformance | attempts scheduled | unschedulable | error |\n|---|---|--:|--:|--:|--:|--:|\n")
+	for _, s := range suites {
+		for _, c := range columns {
+			attempts, ran := t.attempts[[2]string{s.name, c.name}]
+			if !ran {
+				continue
+			}
+			specs, conformant := t.count(s, c, ""), t.count(s, c, conformance)
+			fmt.Fprintf(out, "| %s | %s | %s | %s | %d | %d | %d |\n", s.name, c.name, specs, conformant, attempts["scheduled"], attempts["unschedulable"], attempts["error"])
+		}
+	}
+}
+
+// count counts the specs of a suite and kind, any where it is empty, that pass in a column.
+func (t *table) count(s suite, c column, kind string) string {
+	passes, all := 0, 0
+	for _, r := range t.rows {
+		if spec, ran := r.by[c.name]; ran && r.suite == s.name && (kind == "" || r.kind == kind) {
 			all++
-			if r.by[by].State == passed {
-				ok++
+			if spec.State == passed {
+				passes++
 			}
 		}
 	}
-	return ok, all
+	return fmt.Sprintf("%d of %d", passes, all)
 }
 
 // writeFailures writes why specs failed or skipped themselves.
 func writeFailures(out io.Writer, rows []row) {
 	for _, r := range rows {
-		for _, by := range schedulers {
-			if s := r.by[by]; s.State != passed {
+		for _, c := range columns {
+			if s, ran := r.by[c.name]; ran && s.State != passed {
 				message := strings.Join(strings.Fields(s.Failure.Message), " ")
-				fmt.Fprintf(out, "\n%s by %s: %s: %.300s\n", s.State, by, r.spec, message)
+				fmt.Fprintf(out, "\n%s by %s: %s: %.300s\n", s.State, c.name, r.spec, message)
 			}
 		}
 	}

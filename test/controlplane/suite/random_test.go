@@ -10,12 +10,18 @@ import (
 // A world is a namespace of its own, and what is sent to it. {ns} is its name, {rv:KIND/NAME} and
 // {uid:KIND/NAME} are of the object as the server has last answered.
 type world struct {
-	Quota    object    `json:"quota"`  // of a ResourceQuota that is there before the requests
-	Limits   []any     `json:"limits"` // of a LimitRange
+	Quota    object    `json:"quota"`  // of a ResourceQuota that is there before the requests, beside noSecrets
+	Limits   []any     `json:"limits"` // of a LimitRange, beside smallClaims
 	Requests []request `json:"requests"`
 }
 
 type object = map[string]any
+
+// By these parts of a ResourceQuota and a LimitRange the refusal of a probe shows that kube-apiserver
+// enforces them.
+const noSecrets = "count/secrets"
+
+var smallClaims = object{"type": "PersistentVolumeClaim", "max": object{"storage": "2Gi"}}
 
 // resources are the kinds of random requests, with their paths in {ns}.
 var resources = map[string]string{
@@ -252,7 +258,7 @@ func (r random) whole(kind, name string) object {
 		body["spec"] = object{"accessModes": []string{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": pick(r, "1Gi", "3Gi")}}, "storageClassName": ""}
 	case "limitranges":
 		body["apiVersion"], body["kind"] = "v1", "LimitRange"
-		body["spec"] = object{"limits": r.limits("3")}
+		body["spec"] = object{"limits": append(r.limits("3"), smallClaims)}
 	}
 	return body
 }
@@ -327,9 +333,9 @@ func (r random) container(name string) object {
 	return c
 }
 
-// quota is what a ResourceQuota limits. Secrets show when kube-apiserver enforces it.
+// quota is what a ResourceQuota limits.
 func (r random) quota() object {
-	hard := object{"count/secrets": "0"}
+	hard := object{}
 	for _, limit := range []object{{"pods": "2"}, {"requests.cpu": "500m"}, {"limits.memory": "1Gi"}, {"count/configmaps": "2"}, {"configmaps": "1"}, {"persistentvolumeclaims": "1"},
 		{"requests.storage": "2Gi"}, {"count/deployments.apps": "1"}, {"cpu": "1"}} {
 		if r.chance(4) {
@@ -339,8 +345,7 @@ func (r random) quota() object {
 	return hard
 }
 
-// limits are those of a LimitRange, some of them with a limit that is set where there is none. Claims
-// show when kube-apiserver enforces it.
+// limits are those of a LimitRange, some of them with a limit that is set where there is none.
 func (r random) limits(limit string) []any {
 	container := object{"type": "Container"}
 	for _, of := range []struct {
@@ -358,5 +363,5 @@ func (r random) limits(limit string) []any {
 	if r.chance(3) {
 		limits = append(limits, object{"type": "Pod", "max": object{"cpu": "1"}})
 	}
-	return append(limits, object{"type": "PersistentVolumeClaim", "max": object{"storage": "2Gi"}})
+	return limits
 }

@@ -286,6 +286,9 @@ func settle(value any) any {
 		if status, has := value["status"].(map[string]any); has && value["kind"] == "PodDisruptionBudget" {
 			delete(status, "conditions") // the embedded API computes them beside the requests
 		}
+		if value["kind"] == "ResourceQuota" {
+			delete(value, "status") // too
+		}
 		for name := range value {
 			value[name] = settle(value[name])
 		}

@@ -1,5 +1,5 @@
-// E2e runs Kubernetes' own end-to-end specs of [sig-scheduling] and of [sig-node] [DRA]
-// against a cluster, with the flags of Kubernetes' e2e.test, of which it is a part.
+// E2e runs Kubernetes' own end-to-end specs of [sig-scheduling], of [sig-node] [DRA] and of
+// the API against a cluster, with the flags of Kubernetes' e2e.test, of which it is a part.
 package main
 
 import (
@@ -17,11 +17,16 @@ import (
 	"k8s.io/kubernetes/test/e2e/framework/testfiles"
 	testingmanifests "k8s.io/kubernetes/test/e2e/testing-manifests"
 
+	_ "k8s.io/kubernetes/test/e2e/apimachinery"
+	_ "k8s.io/kubernetes/test/e2e/apps"
+	_ "k8s.io/kubernetes/test/e2e/common/node"
 	_ "k8s.io/kubernetes/test/e2e/dra"
 	_ "k8s.io/kubernetes/test/e2e/feature"
 	_ "k8s.io/kubernetes/test/e2e/framework/debug/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/metrics/init"
 	_ "k8s.io/kubernetes/test/e2e/framework/node/init"
+	_ "k8s.io/kubernetes/test/e2e/instrumentation"
+	_ "k8s.io/kubernetes/test/e2e/node"
 	_ "k8s.io/kubernetes/test/e2e/scheduling"
 	_ "k8s.io/kubernetes/test/utils/ktesting/format"
 )
@@ -42,7 +47,7 @@ func main() {
 	gomega.RegisterFailHandler(framework.Fail)
 	suite, reporter := framework.CreateGinkgoConfig()
 	o := &outcome{}
-	ginkgo.RunSpecs(o, "scheduling", suite, reporter)
+	ginkgo.RunSpecs(o, "evictd", suite, reporter)
 	logs.FlushLogs()
 	if o.failed {
 		os.Exit(1)

@@ -7,9 +7,11 @@ import (
 	"reflect"
 	"slices"
 	"sync"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	utilfeature "k8s.io/apiserver/pkg/util/feature"
 	"k8s.io/client-go/kubernetes/fake"
 	clientscheme "k8s.io/client-go/kubernetes/scheme"
 	clienttesting "k8s.io/client-go/testing"
@@ -17,6 +19,7 @@ import (
 	"k8s.io/klog/v2"
 	fwk "k8s.io/kube-scheduler/framework"
 	corev1 "k8s.io/kubernetes/pkg/apis/core/v1"
+	"k8s.io/kubernetes/pkg/features"
 	"k8s.io/kubernetes/pkg/scheduler"
 	schedulerapi "k8s.io/kubernetes/pkg/scheduler/apis/config"
 	"k8s.io/kubernetes/pkg/scheduler/apis/config/scheme"
@@ -29,11 +32,16 @@ import (
 type cluster struct {
 	options []scheduler.Option
 	objects []runtime.Object
-	pod     *v1.Pod
+	// Either is attempted.
+	pod      *v1.Pod
+	podGroup string
 }
 
 // answers attempts the pod with a new scheduler for each run.
 func (q *question) answers() ([]answer, error) {
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.GenericWorkload): q.PodGroups}); err != nil {
+		return nil, err
+	}
 	c, err := q.cluster()
 	if err != nil {
 		return nil, err
@@ -52,7 +60,7 @@ func (q *question) answers() ([]answer, error) {
 }
 
 func (q *question) cluster() (*cluster, error) {
-	c := &cluster{}
+	c := &cluster{podGroup: q.PodGroup}
 	if q.Config != "" {
 		object, _, err := scheme.Codecs.UniversalDecoder().Decode([]byte(q.Config), nil, nil)
 		if err != nil {
@@ -75,7 +83,7 @@ func (q *question) cluster() (*cluster, error) {
 		}
 		c.objects = append(c.objects, object)
 	}
-	if c.pod == nil {
+	if c.pod == nil && c.podGroup == "" {
 		return nil, fmt.Errorf("pod %s is not in the cluster", q.Pod)
 	}
 	return c, nil
@@ -95,40 +103,64 @@ func (c *cluster) attempt() (*answer, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, object := range c.objects {
-		informer := all[fmt.Sprintf("%T", object)]
-		if informer == nil {
-			return nil, fmt.Errorf("the scheduler has no informer of %T", object)
-		}
-		if err := informer.add(object); err != nil {
-			return nil, err
-		}
+	before, after := c.inOrder()
+	if err := add(all, before); err != nil {
+		return nil, err
+	}
+	popped, err := c.pop(ctx, s)
+	if err != nil {
+		return nil, err
+	}
+	if err := add(all, after); err != nil {
+		return nil, err
 	}
 	if err := s.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot); err != nil {
 		return nil, err
 	}
-	o := &observed{Framework: s.Profiles[c.pod.Spec.SchedulerName], answer: answer{Filtered: map[string]rejection{}, Scores: map[string]scores{}}}
-	if o.Framework == nil {
-		return nil, fmt.Errorf("there is no profile %q", c.pod.Spec.SchedulerName)
+	profile := v1.DefaultSchedulerName
+	if c.pod != nil {
+		profile = c.pod.Spec.SchedulerName
 	}
+	o := &observed{Framework: s.Profiles[profile], answer: answer{Filtered: map[string]rejection{}, Scores: map[string]scores{}, Pods: map[string]podEnd{}}}
+	if o.Framework == nil {
+		return nil, fmt.Errorf("there is no profile %q", profile)
+	}
+	if c.pod == nil {
+		o.attemptPodGroup(ctx, s, popped)
+	} else {
+		c.attemptPod(ctx, s, o)
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.ended = true
+	slices.Sort(o.Feasible)
+	o.Victims, o.Condition = deleted.all()
+	return &o.answer, nil
+}
+
+func (c *cluster) attemptPod(ctx context.Context, s *scheduler.Scheduler, o *observed) {
 	info, _ := framework.NewPodInfo(c.pod) // the queue ignores the error, too
 	state := framework.NewCycleState()
 	state.Write(framework.PodsToActivateKey, framework.NewPodsToActivate())
-	_, err = s.SchedulePod(ctx, o, state, &framework.QueuedPodInfo{PodInfo: info})
-	if err != nil {
+	if _, err := s.SchedulePod(ctx, o, state, &framework.QueuedPodInfo{PodInfo: info}); err != nil {
 		o.fail(ctx, state, c.pod, err)
 	}
-	slices.Sort(o.Feasible)
-	o.Victims = slices.Sorted(slices.Values(deleted.pods))
-	return &o.answer, nil
 }
 
 func name(pod *v1.Pod) string { return pod.Namespace + "/" + pod.Name }
 
-// deletions are the pods that a client deleted, by namespace/name.
+// deletions are the pods that a client deleted, by namespace/name, and the condition of a
+// PodGroup that it wrote.
 type deletions struct {
-	mu   sync.Mutex
-	pods []string
+	mu        sync.Mutex
+	pods      []string
+	condition condition
+}
+
+func (d *deletions) all() (sorted []string, c condition) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return slices.Sorted(slices.Values(d.pods)), d.condition
 }
 
 // react accepts all requests.
@@ -137,6 +169,9 @@ func (d *deletions) react(action clienttesting.Action) (bool, runtime.Object, er
 		d.mu.Lock()
 		defer d.mu.Unlock()
 		d.pods = append(d.pods, action.GetNamespace()+"/"+deletion.GetName())
+	}
+	if patch, is := action.(clienttesting.PatchAction); is && action.GetResource().Resource == "podgroups" {
+		return d.podGroupPatched(patch)
 	}
 	if update, is := action.(clienttesting.UpdateAction); is {
 		return true, update.GetObject(), nil
@@ -148,7 +183,10 @@ func (d *deletions) react(action clienttesting.Action) (bool, runtime.Object, er
 type observed struct {
 	framework.Framework
 	answer
-	mu sync.Mutex
+	// first: of the best nodes, that with the first name is chosen.
+	first bool
+	mu    sync.Mutex
+	ended bool
 }
 
 // fail runs PostFilter where no node fits, as the scheduler does.
@@ -192,5 +230,35 @@ func (o *observed) RunScorePlugins(ctx context.Context, state fwk.CycleState, po
 		}
 		o.Scores[of.Name] = s
 	}
+	if o.first {
+		prefer(all)
+	}
 	return all, status
+}
+
+// prefer makes the first of the best nodes the best one.
+func prefer(all []fwk.NodePluginScores) {
+	best := -1
+	for i, of := range all {
+		if best < 0 || of.TotalScore > all[best].TotalScore || of.TotalScore == all[best].TotalScore && of.Name < all[best].Name {
+			best = i
+		}
+	}
+	if best >= 0 {
+		all[best].TotalScore++
+	}
+}
+
+// RunPermitPlugins records the node of a pod.
+func (o *observed) RunPermitPlugins(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (map[string]time.Duration, *fwk.Status) {
+	o.mu.Lock()
+	o.Pods[name(pod)] = podEnd{Node: node}
+	o.mu.Unlock()
+	return o.Framework.RunPermitPlugins(ctx, state, pod, node)
+}
+
+// WaitOnPermit fails at the end of the attempt: nothing is bound.
+func (o *observed) WaitOnPermit(ctx context.Context, _ *v1.Pod) *fwk.Status {
+	<-ctx.Done()
+	return fwk.AsStatus(errEnded)
 }

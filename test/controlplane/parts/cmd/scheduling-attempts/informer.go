@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	resourceapi "k8s.io/api/resource/v1"
+	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/client-go/informers"
@@ -20,7 +21,7 @@ var kinds = []runtime.Object{
 	&v1.Namespace{}, &v1.Node{}, &v1.Service{}, &v1.ReplicationController{}, &appsv1.ReplicaSet{}, &appsv1.StatefulSet{},
 	&policyv1.PodDisruptionBudget{}, &v1.PersistentVolume{}, &v1.PersistentVolumeClaim{}, &storagev1.StorageClass{}, &storagev1.CSINode{},
 	&storagev1.CSIDriver{}, &storagev1.CSIStorageCapacity{}, &storagev1.VolumeAttachment{}, &resourceapi.DeviceClass{},
-	&resourceapi.DeviceTaintRule{}, &resourceapi.ResourceSlice{}, &resourceapi.ResourceClaim{}, &v1.Pod{},
+	&resourceapi.DeviceTaintRule{}, &resourceapi.ResourceSlice{}, &resourceapi.ResourceClaim{}, &schedulingv1beta1.PodGroup{}, &v1.Pod{},
 }
 
 // informer has the objects that are added to it, and calls its handlers at once. It never runs.
@@ -38,6 +39,20 @@ func newFactory(client kubernetes.Interface) (informers.SharedInformerFactory, m
 		all[fmt.Sprintf("%T", kind)] = made
 	}
 	return factory, all
+}
+
+// add gives objects to their informers.
+func add(all map[string]*informer, objects []runtime.Object) error {
+	for _, object := range objects {
+		informer := all[fmt.Sprintf("%T", object)]
+		if informer == nil {
+			return fmt.Errorf("the scheduler has no informer of %T", object)
+		}
+		if err := informer.add(object); err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 func (i *informer) add(object runtime.Object) error {

@@ -38,8 +38,9 @@ func run(r io.Reader, w io.Writer) error {
 	}
 	klog.SetOutput(io.Discard)
 	utilruntime.ErrorHandlers = nil
-	// Victims are deleted before PostFilter returns.
-	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.SchedulerAsyncPreemption): false}); err != nil {
+	// Victims are deleted before PostFilter returns. The nodes of a pod do not follow from those
+	// of the pod before.
+	if err := utilfeature.DefaultMutableFeatureGate.SetFromMap(map[string]bool{string(features.SchedulerAsyncPreemption): false, string(features.OpportunisticBatching): false}); err != nil {
 		return err
 	}
 	in, out := json.NewDecoder(bufio.NewReader(r)), json.NewEncoder(w)

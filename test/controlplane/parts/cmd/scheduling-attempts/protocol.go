@@ -8,8 +8,12 @@ type question struct {
 	Config string
 	// Objects are those of the cluster, complete as an API server returns them.
 	Objects []json.RawMessage
-	// Pod is namespace/name.
+	// Pod is namespace/name; empty: a PodGroup is attempted.
 	Pod string
+	// PodGroup is namespace/name.
+	PodGroup string
+	// PodGroups: GenericWorkload is on.
+	PodGroups bool
 	// Runs is how often the pod is attempted. The scheduler chooses at random among equal nodes:
 	// the answers are the different ones.
 	Runs int
@@ -27,7 +31,17 @@ type answer struct {
 	Nominated string
 	Victims   []string
 	Message   string
+	// Pods are those of the PodGroup, by namespace/name. Condition is that of the PodGroup
+	// if it has changed.
+	Pods      map[string]podEnd `json:",omitempty"`
+	Condition condition
 }
+
+// podEnd is a node, or why there is none.
+type podEnd struct{ Node, Nominated, Message string }
+
+// condition PodGroupInitiallyScheduled.
+type condition struct{ Status, Reason, Message string }
 
 // rejection of a node.
 type rejection struct {
