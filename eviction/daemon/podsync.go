@@ -219,7 +219,7 @@ func (d *Daemon) findRestarted() {
 	if forbidden {
 		d.tracker.ban.end()
 	} else {
-		d.tracker.ban.follow(ended, d.keeper.Unreported())
+		d.tracker.ban.follow(now, ended, d.keeper.Unreported())
 	}
 	if len(ended) == 0 {
 		return

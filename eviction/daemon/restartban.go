@@ -7,6 +7,7 @@ import (
 	"os"
 	"slices"
 	"sync"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -15,7 +16,7 @@ import (
 )
 
 // restartBan keeps the kubelet from starting containers again in the cgroups of pods that have
-// ended by an eviction, until the API server has that: the kernel refuses forks there (pids.max
+// ended by an eviction, until the kubelet knows it: the kernel refuses forks there (pids.max
 // 0), and runc forks after it has joined the cgroup of a new container. Any goroutine may use it.
 // A nil restartBan bans nothing.
 type restartBan struct {
@@ -26,16 +27,23 @@ type restartBan struct {
 
 	mu sync.Mutex
 	of map[types.UID]*ban
-	// earlier: the bans of an evictd that was killed last.
-	earlier bool
+	// earlier: the bans of an evictd that was killed last, which end at earlierEnd if that is set.
+	earlier    bool
+	earlierEnd time.Time
 }
 
 // ban is that of a pod.
 type ban struct {
 	*undo.Change
+	file string
 	// followed: the pod was among those of follow. It is not at once when its kill ends.
 	followed bool
+	end      time.Time // set once the API server has the eviction
 }
+
+// learning is how long a kubelet may take to end a pod whose eviction the API server has: until then it
+// may be starting a container of the pod.
+const learning = time.Minute
 
 // newRestartBan makes a restartBan that keeps its undo log in a directory, where the log of an
 // evictd that was killed may be.
@@ -64,29 +72,48 @@ func (b *restartBan) begin(uid types.UID, group string) (begun bool) {
 		}
 		return false
 	}
-	b.of[uid] = &ban{Change: change}
+	b.of[uid] = &ban{Change: change, file: setting.File}
 	return true
 }
 
-// follow ends the bans of pods that are no longer among those that have ended and whose eviction
-// the API server does not have; those of an earlier evictd where no eviction is unreported.
-func (b *restartBan) follow(ended []types.UID, unreported int) {
-	b.endOf(unreported == 0, func(uid types.UID, begun *ban) bool {
-		is := slices.Contains(ended, uid)
-		begun.followed = begun.followed || is
-		return begun.followed && !is
-	})
-}
-
-// end ends all bans.
-func (b *restartBan) end() { b.endOf(true, func(types.UID, *ban) bool { return true }) }
-
-func (b *restartBan) endOf(earlier bool, ends func(types.UID, *ban) bool) {
+// follow ends the bans of pods whose cgroup does not exist any more, and those of pods that have not
+// been among those that have ended, and whose eviction the API server does not have, for some time; the
+// bans of an earlier evictd where no eviction has been unreported for that time.
+func (b *restartBan) follow(now time.Time, ended []types.UID, unreported int) {
 	if b == nil {
 		return
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	if unreported > 0 {
+		b.earlierEnd = time.Time{}
+	} else if b.earlierEnd.IsZero() {
+		b.earlierEnd = now.Add(learning)
+	}
+	b.endOf(!b.earlierEnd.IsZero() && now.After(b.earlierEnd), func(uid types.UID, begun *ban) bool {
+		switch is := slices.Contains(ended, uid); {
+		case is:
+			begun.followed, begun.end = true, time.Time{}
+		case begun.followed && begun.end.IsZero():
+			begun.end = now.Add(learning)
+		}
+		_, err := os.Stat(begun.file)
+		return errors.Is(err, fs.ErrNotExist) || !begun.end.IsZero() && now.After(begun.end)
+	})
+}
+
+// end ends all bans.
+func (b *restartBan) end() {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endOf(true, func(types.UID, *ban) bool { return true })
+}
+
+// endOf ends the bans of pods, and of an earlier evictd. The caller holds mu.
+func (b *restartBan) endOf(earlier bool, ends func(types.UID, *ban) bool) {
 	for uid, begun := range b.of {
 		if !ends(uid, begun) {
 			continue

@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -59,7 +60,7 @@ func (b *banned) mustBe(is bool) {
 }
 
 // rule: M.120
-func TestNothingIsStartedInAnEndedPodUntilItsEvictionIsReported(t *testing.T) {
+func TestNothingIsStartedInAnEndedPodUntilTheKubeletKnows(t *testing.T) {
 	pod := newBanned(t)
 	var log bytes.Buffer
 	b := pod.ban(t.TempDir(), &log)
@@ -72,11 +73,14 @@ func TestNothingIsStartedInAnEndedPodUntilItsEvictionIsReported(t *testing.T) {
 	}
 	begins(true)
 	begins(false)
-	b.follow(nil, 1) // the end of the kill is not kept yet
+	now := time.Now()
+	b.follow(now.Add(-2*learning), nil, 1) // the end of the kill is not kept yet
 	pod.mustBe(true)
-	b.follow([]types.UID{uid, "b"}, 2)
+	b.follow(now, []types.UID{uid, "b"}, 2)
 	pod.mustBe(true)
-	b.follow([]types.UID{"b"}, 1)
+	b.follow(now, []types.UID{"b"}, 1)
+	pod.mustBe(true)
+	b.follow(now.Add(learning+1), []types.UID{"b"}, 1)
 	pod.mustBe(false)
 	begins(true)
 	b.end()
@@ -117,11 +121,14 @@ func TestABanOutlivesAKilledEvictdUntilNothingIsUnreported(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := pod.ban(dir, &log)
-	b.follow(nil, 1) // its kill is resumed
+	now := time.Now()
+	b.follow(now, nil, 1) // its kill is resumed
 	b.begin(uid, pod.group)
-	b.follow([]types.UID{uid}, 1)
+	b.follow(now, []types.UID{uid}, 1)
 	pod.mustBe(true)
-	b.follow(nil, 0)
+	b.follow(now, nil, 0)
+	pod.mustBe(true)
+	b.follow(now.Add(learning+1), nil, 0)
 	pod.mustBe(false)
 	require.NoError(t, b.close())
 	require.NoError(t, killed.changes.Close())

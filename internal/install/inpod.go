@@ -31,7 +31,7 @@ type inPod struct {
 	mu      sync.Mutex
 	stopped func()        // nil where evictd was not started
 	ended   chan struct{} // closed when evictd and its restarts have ended
-	fault   string        // with which evictd has ended for good
+	fault   string        // of a configuration, with which evictd is not started again
 }
 
 // podCgroup is the cgroup of evictd in every hierarchy.
