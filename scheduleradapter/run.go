@@ -167,7 +167,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
 	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
-	d.claims = kube.NewDevices(client, d.informers, d.writer.RecordEvent, log)
+	d.claims = kube.NewDevices(client, d.informers, d.writer.RecordEvent, log, metrics)
 	d.devices = devices.NewStore(table, d.claims)
 	storage := volumes.NewStorage(table, api)
 	if d.plugins, err = p.newPlugins(ctx, d, restConfig, table); err != nil {

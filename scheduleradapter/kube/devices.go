@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/util/retry"
 
+	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/plugins/devices"
@@ -41,6 +42,7 @@ type Devices struct {
 	informers informers.SharedInformerFactory
 	record    func(cycle.Event)
 	log       *slog.Logger
+	metrics   deviceMetrics
 	writes    chan struct{}
 	calls     *cycle.Calls
 
@@ -52,9 +54,9 @@ type Devices struct {
 
 // NewDevices reads the claims of a factory, whose informer Watch.Devices makes, and
 // records events.
-func NewDevices(client kubernetes.Interface, factory informers.SharedInformerFactory, record func(cycle.Event), log *slog.Logger) *Devices {
+func NewDevices(client kubernetes.Interface, factory informers.SharedInformerFactory, record func(cycle.Event), log *slog.Logger, set *metric.Set) *Devices {
 	return &Devices{
-		client: client, informers: factory, record: record, log: log, writes: make(chan struct{}, claimsAtOnce), calls: cycle.NewCalls(),
+		client: client, informers: factory, record: record, log: log, metrics: newDeviceMetrics(set), writes: make(chan struct{}, claimsAtOnce), calls: cycle.NewCalls(),
 		retry: func(types.UID) {},
 	}
 }
@@ -197,7 +199,7 @@ func (d *Devices) SetExtended(ctx context.Context, pod *v1.Pod, status *v1.PodEx
 	return err
 }
 
-func (d *Devices) Await(ctx context.Context, pod *v1.Pod, node string, timeout time.Duration, names []types.NamespacedName, done func(time.Time, []*resourceapi.ResourceClaim) (bool, error)) error {
+func (d *Devices) Await(ctx context.Context, pod *v1.Pod, node string, timeout time.Duration, names []types.NamespacedName, done func(time.Time, []*resourceapi.ResourceClaim) (bool, error)) (err error) {
 	d.record(cycle.Event{
 		Regarding: pod, Type: v1.EventTypeNormal, Reason: "BindingConditionsPending", Action: "Scheduling",
 		Note: "waiting for binding conditions for device on node " + node, Controller: pod.Spec.SchedulerName,
@@ -211,9 +213,11 @@ func (d *Devices) Await(ctx context.Context, pod *v1.Pod, node string, timeout t
 	for _, name := range names {
 		d.waiting.add(by, name)
 	}
+	begin := time.Now()
+	var claims []*resourceapi.ResourceClaim
+	defer func() { d.metrics.waited(pod.Spec.SchedulerName, claims, time.Since(begin), err) }()
 	for {
-		claims, err := d.view(names)
-		if err != nil {
+		if claims, err = d.view(names); err != nil {
 			return err
 		}
 		if is, err := done(time.Now(), claims); is || err != nil {

@@ -13,5 +13,6 @@ func TestTheListOfMetricsHasTheClients(t *testing.T) {
 	set := metric.NewSet()
 	MeasureRequests(set, &rest.Config{})
 	NewLeaderGauge(set)
+	newDeviceMetrics(set)
 	golden.Section(t, "../../docs/metrics.md", "client", set.Table())
 }

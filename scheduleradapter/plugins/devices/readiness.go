@@ -9,8 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 )
 
-// errFailed is wrapped by the error for a device that cannot become ready.
-var errFailed = errors.New("device binding failed")
+// ErrFailed is wrapped by the error for a device that cannot become ready.
+var ErrFailed = errors.New("device binding failed")
 
 // hasConditions reports whether a device of a claim has to become ready before the
 // pod is bound.
@@ -40,7 +40,7 @@ func isReady(claim *resourceapi.ResourceClaim) (bool, error) {
 		}
 		for _, name := range r.BindingFailureConditions {
 			if failed := meta.FindStatusCondition(status.Conditions, name); failed != nil && meta.IsStatusConditionTrue(status.Conditions, name) {
-				return false, fmt.Errorf("%w: claim=%s, reason=%s, message=%q", errFailed, claim.Name, failed.Reason, failed.Message)
+				return false, fmt.Errorf("%w: claim=%s, reason=%s, message=%q", ErrFailed, claim.Name, failed.Reason, failed.Message)
 			}
 		}
 		for _, name := range r.BindingConditions {

@@ -2,6 +2,7 @@ package suite_test
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -179,7 +180,7 @@ func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	a := onKubeAPIServer(t)
 	a.devices(resourceapi.Device{Name: "gpu-0", BindingConditions: []string{"attached"}, BindingFailureConditions: []string{"failed"}, BindsToNode: new(true)})
 	a.createClaim("c")
-	a.schedule()
+	scheduler := a.schedule()
 	a.createPods(pod("p", "", claiming("c")))
 	if note := a.awaitEvent("BindingConditionsPending", "p"); note != "waiting for binding conditions for device on node n2" {
 		t.Errorf("the event says %q", note)
@@ -205,6 +206,13 @@ func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	})
 	report("attached")
 	a.awaitBound("p")
+	page, err := scheduler.Get("/metrics")
+	require.NoError(t, err)
+	for _, status := range []string{"failed", "success"} {
+		if line := fmt.Sprintf("scheduler_dra_bindingconditions_allocations_total{driver=%q,profile=\"default-scheduler\",status=%q} 1\n", gpuDriver, status); !strings.Contains(string(page), line) {
+			t.Errorf("the metrics have no line %s", line)
+		}
+	}
 }
 
 // awaitFailure waits until an attempt for the pod has failed, and returns the reason
