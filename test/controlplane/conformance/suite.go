@@ -16,6 +16,7 @@ type column struct {
 const (
 	kubernetes      = "Kubernetes"
 	evictdAPIServer = "evictd-apiserver"
+	apiSuite        = "api"
 )
 
 // columns are in the order of the table. The others are compared with the first.
@@ -49,7 +50,7 @@ var suites = []suite{
 		gates: "GenericWorkload=true", apis: "scheduling.k8s.io/v1beta1=true",
 	},
 	{
-		name: "api", by: []string{kubernetes, evictdAPIServer}, labels: conformance,
+		name: apiSuite, by: []string{kubernetes, evictdAPIServer}, labels: conformance,
 		texts: []string{
 			`\[sig-(api-machinery|apps|instrumentation)\]`,
 			`\[sig-node\] (ConfigMap|Secrets) should (fail|run through|update|patch)`,
@@ -60,8 +61,8 @@ var suites = []suite{
 
 var bySchedulers = []string{kubernetes, scheduler.Evictd}
 
-// reasons why specs do not run here: the first of which a spec has the label, or whose text
-// its name matches.
+// reasons why specs do not run here: the first of which a spec has the label, or, in the suite api, whose
+// text the name of a conformance spec matches.
 var reasons = []struct {
 	label  string
 	text   *regexp.Regexp
