@@ -69,9 +69,9 @@ var reasons = []struct {
 	reason string
 }{
 	{label: "Feature:DynamicResourceAllocation", reason: "they run pods of a device driver, whose plugin a real kubelet calls; hollow nodes run no process"},
-	{text: regexp.MustCompile(`AdmissionWebhook|CustomResource|AdmissionPolicy|Aggregator |CRDs|FieldValidation .* CR|Discovery should (locate|support aggregated discovery interface)|priority and fairness|StorageVersionMigration`),
+	{text: regexp.MustCompile(`AdmissionWebhook|CustomResource|AdmissionPolicy|Aggregator |CRDs|FieldValidation .* CR|Discovery should (locate|support)|priority and fairness|StorageVersionMigration`),
 		reason: "evictd-apiserver has no custom resources, webhooks, admission policies, flow control and aggregated servers"},
-	{text: regexp.MustCompile(`StatefulSet .* (Burst|Scaling should|should perform)|a basic image on each|proportional scaling|rollback without|pod generation should start|\bJob should (allow|create|execute|mark|run|terminate)|successPolicy`),
+	{text: regexp.MustCompile(`StatefulSet .* (Burst|Scaling should|should perform)|a basic image on each|proportional scaling|rollback without|pod generation should start|\bJob should (allow|create|execute|manage|mark|run|terminate)|successPolicy`),
 		reason: "they ask the processes of pods, or wait for them to end; hollow nodes run none"},
 	{text: regexp.MustCompile(`CronJob .*\[Slow\]`), reason: "they wait for five minutes that nothing happens"},
 	{label: "Alpha", reason: "their feature is alpha and off by default"},
