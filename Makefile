@@ -7,7 +7,7 @@
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
-#   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -cases=- and -rounds=3
+#   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   ARCHS       architectures of the images                (amd64 arm64)
 #   BIN         where build leaves the programs            (bin)
@@ -188,7 +188,7 @@ test/controlplane/bin/scheduler_perf: $(wildcard test/controlplane/parts/perf/*.
 	touch $@
 
 .PHONY: conformance
-conformance: conformance-if-possible ## upstream's own specs of scheduling and cases of scheduler_perf, by kube-scheduler and by evictd-scheduler; takes half an hour
+conformance: conformance-if-possible ## upstream's own specs of scheduling and of the API and cases of scheduler_perf, by Kubernetes, evictd-scheduler and evictd-apiserver; takes an hour
 	@go run ./test/controlplane/conformance $(CONFORMANCEFLAGS)
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of

@@ -56,7 +56,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
-	a.managers = apply.New(scheme, a.defaults)
+	a.managers = apply.New(scheme, a.defaults, unsetAdmitted)
 	var err error
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
 	if err != nil {

@@ -5,7 +5,9 @@ import (
 	"strings"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	applyapps "k8s.io/client-go/applyconfigurations/apps/v1"
@@ -133,5 +135,29 @@ func TestWhatCannotBeAppliedIsRefused(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), c.message) {
 			t.Errorf("%s: %v; expected %q", c.configuration, err, c.message)
 		}
+	}
+}
+
+// TestWhatAdmissionSetsIsNoConflict applies to objects that were made by POST fields that admission has
+// set in them, and fields that their client has set.
+func TestWhatAdmissionSetsIsNoConflict(t *testing.T) {
+	client, ctx := serve(t, "").client(t), t.Context()
+	pods, one := client.CoreV1().Pods("default"), metav1.ApplyOptions{FieldManager: "one"}
+	_, err := client.CoreV1().LimitRanges("default").Create(ctx, &v1.LimitRange{ObjectMeta: metav1.ObjectMeta{Name: "l"}, Spec: v1.LimitRangeSpec{Limits: []v1.LimitRangeItem{{
+		Type: v1.LimitTypeContainer, DefaultRequest: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}}}}}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	_, err = pods.Create(ctx, pod("p"), metav1.CreateOptions{})
+	require.NoError(t, err)
+	applied := applycore.Pod("p", "default").WithAnnotations(map[string]string{"kubernetes.io/limit-ranger": "mine"}).
+		WithSpec(applycore.PodSpec().WithTolerations(applycore.Toleration().WithKey("k").WithOperator(v1.TolerationOpExists)))
+	p, err := pods.Apply(ctx, applied, one)
+	if err != nil || p.Spec.Tolerations[0].Key != "k" {
+		t.Errorf("tolerations %v: %v", p.Spec.Tolerations, err)
+	}
+	_, err = pods.ApplyStatus(ctx, applycore.Pod("p", "default").WithStatus(applycore.PodStatus().WithPhase(v1.PodRunning)), one)
+	require.NoError(t, err)
+	image := applycore.Pod("p", "default").WithSpec(applycore.PodSpec().WithContainers(applycore.Container().WithName("main").WithImage("other")))
+	if _, err = pods.Apply(ctx, image, metav1.ApplyOptions{FieldManager: "two"}); !apierrors.IsConflict(err) {
+		t.Errorf("the image that the client has set: %v", err)
 	}
 }

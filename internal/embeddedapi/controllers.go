@@ -167,6 +167,9 @@ func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorLi
 	return nil
 }
 
+// jobLabels begins the names of labels that say which job a pod is of.
+const jobLabels = "batch.kubernetes.io/"
+
 // admitJob labels the pods of a new job with its uid and selects them by it, as
 // generateSelector of Kubernetes' job strategy does.
 func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
@@ -179,7 +182,7 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 		if labels == nil {
 			labels = map[string]string{}
 		}
-		for _, prefix := range []string{"", "batch.kubernetes.io/"} {
+		for _, prefix := range []string{"", jobLabels} {
 			labels[prefix+"job-name"], labels[prefix+"controller-uid"] = job.Name, string(job.UID)
 		}
 		job.Spec.Template.Labels = labels

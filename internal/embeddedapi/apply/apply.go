@@ -3,7 +3,7 @@
 // parsed when it is first needed.
 //
 // Only an object that was applied has managers. At the first application to an object without
-// any, the manager before-first-apply gets all fields that the object has.
+// any, the manager before-first-apply gets all fields that the object has, but those that admission set.
 package apply
 
 import (
@@ -40,6 +40,7 @@ type Object interface {
 type Managers struct {
 	scheme   *runtime.Scheme
 	defaults runtime.ObjectDefaulter
+	unset    func(Object)
 	types    func() (managedfields.TypeConverter, error)
 
 	mu   sync.Mutex
@@ -52,9 +53,10 @@ type part struct {
 	sub string
 }
 
-// New keeps the managers of objects of a scheme. Defaults are set after an application.
-func New(scheme *runtime.Scheme, defaults runtime.ObjectDefaulter) *Managers {
-	return &Managers{scheme: scheme, defaults: defaults, made: map[part]*managedfields.FieldManager{}, types: sync.OnceValues(func() (managedfields.TypeConverter, error) {
+// New keeps the managers of objects of a scheme. Defaults are set after an application, and unset
+// removes from an object what admission has set.
+func New(scheme *runtime.Scheme, defaults runtime.ObjectDefaulter, unset func(Object)) *Managers {
+	return &Managers{scheme: scheme, defaults: defaults, unset: unset, made: map[part]*managedfields.FieldManager{}, types: sync.OnceValues(func() (managedfields.TypeConverter, error) {
 		parser, err := typed.NewParser(fields)
 		if err != nil {
 			return nil, fmt.Errorf("read the fields of the kinds: %w", err)
@@ -114,6 +116,9 @@ func (m *Managers) Apply(by Writer, live Object, configuration []byte, force boo
 	if err := yaml.Unmarshal(configuration, &applied.Object); err != nil {
 		return nil, apierrors.NewBadRequest(fmt.Sprintf("error decoding patch: %v", err))
 	}
+	if len(live.GetManagedFields()) == 0 && live.GetUID() != "" {
+		live = m.managedBefore(manager, by, live)
+	}
 	merged, err := manager.Apply(live, applied, by.Name, force)
 	if known := apierrors.APIStatus(nil); err != nil && !errors.As(err, &known) {
 		return nil, &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: 500, Message: err.Error()}}
@@ -123,6 +128,23 @@ func (m *Managers) Apply(by Writer, live Object, configuration []byte, force boo
 	}
 	merged.GetObjectKind().SetGroupVersionKind(by.Kind)
 	return merged.(Object), nil
+}
+
+// beforeFirstApply manages what was there before an application, as in apimachinery.
+const beforeFirstApply = "before-first-apply"
+
+// managedBefore is an object without managers, with that of the fields that clients have set.
+func (m *Managers) managedBefore(manager *managedfields.FieldManager, by Writer, live Object) Object {
+	blank, err := m.scheme.New(by.Kind)
+	if err != nil {
+		return live
+	}
+	blank.GetObjectKind().SetGroupVersionKind(by.Kind)
+	given := live.DeepCopyObject().(Object)
+	m.unset(given)
+	managed := live.DeepCopyObject().(Object)
+	managed.SetManagedFields(manager.UpdateNoErrors(blank, given, beforeFirstApply).(Object).GetManagedFields())
+	return managed
 }
 
 // Duplicates returns the error for fields that a configuration has twice.

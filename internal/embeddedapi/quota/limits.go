@@ -15,7 +15,7 @@ import (
 )
 
 // setAnnotation says on a pod which resources a LimitRange has set.
-const setAnnotation = "kubernetes.io/limit-ranger"
+const setAnnotation, setPrefix = "kubernetes.io/limit-ranger", "LimitRanger plugin set: "
 
 // SetDefaults sets the requests and limits that the containers of a new pod leave out.
 func SetDefaults(limits *v1.LimitRange, pod *v1.Pod) {
@@ -48,7 +48,34 @@ func SetDefaults(limits *v1.LimitRange, pod *v1.Pod) {
 		if pod.Annotations == nil {
 			pod.Annotations = map[string]string{}
 		}
-		pod.Annotations[setAnnotation] = "LimitRanger plugin set: " + strings.Join(set, "; ")
+		pod.Annotations[setAnnotation] = setPrefix + strings.Join(set, "; ")
+	}
+}
+
+// UnsetDefaults removes what SetDefaults has set, as its annotation says, and the annotation.
+func UnsetDefaults(pod *v1.Pod) {
+	said, _ := strings.CutPrefix(pod.Annotations[setAnnotation], setPrefix)
+	delete(pod.Annotations, setAnnotation)
+	for part := range strings.SplitSeq(said, "; ") {
+		names, of, _ := strings.Cut(part, " for ")
+		at := strings.LastIndexByte(names, ' ')
+		if at < 0 {
+			continue
+		}
+		container := of[strings.LastIndexByte(of, ' ')+1:]
+		for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+			for i := range list {
+				amounts := list[i].Resources.Requests
+				if names[at+1:] == "limit" {
+					amounts = list[i].Resources.Limits
+				}
+				for name := range strings.SplitSeq(names[:at], ", ") {
+					if list[i].Name == container {
+						delete(amounts, v1.ResourceName(name))
+					}
+				}
+			}
+		}
 	}
 }
 

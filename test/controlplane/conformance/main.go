@@ -131,7 +131,7 @@ func (r *conformanceRun) wants(s suite) bool { return r.suites.MatchString(s.nam
 
 // runSpecs runs the suites one after the other.
 func (r *conformanceRun) runSpecs(ctx context.Context, base runner) (differ bool, err error) {
-	specs := table{rows: map[string]row{}, left: map[string]spec{}, attempts: map[[2]string]map[string]int{}}
+	specs := table{rows: map[string]row{}, left: map[string]left{}, attempts: map[[2]string]map[string]int{}}
 	for _, s := range suites {
 		if !r.wants(s) {
 			continue

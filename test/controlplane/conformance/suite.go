@@ -16,6 +16,7 @@ type column struct {
 const (
 	kubernetes      = "Kubernetes"
 	evictdAPIServer = "evictd-apiserver"
+	apiSuite        = "api"
 )
 
 // columns are in the order of the table. The others are compared with the first.
@@ -49,7 +50,7 @@ var suites = []suite{
 		gates: "GenericWorkload=true", apis: "scheduling.k8s.io/v1beta1=true",
 	},
 	{
-		name: "api", by: []string{kubernetes, evictdAPIServer}, labels: conformance,
+		name: apiSuite, by: []string{kubernetes, evictdAPIServer}, labels: conformance,
 		texts: []string{
 			`\[sig-(api-machinery|apps|instrumentation)\]`,
 			`\[sig-node\] (ConfigMap|Secrets) should (fail|run through|update|patch)`,
@@ -60,17 +61,17 @@ var suites = []suite{
 
 var bySchedulers = []string{kubernetes, scheduler.Evictd}
 
-// reasons why specs do not run here: the first of which a spec has the label, or whose text
-// its name matches.
+// reasons why specs do not run here: the first of which a spec has the label, or, in the suite api, whose
+// text the name of a conformance spec matches.
 var reasons = []struct {
 	label  string
 	text   *regexp.Regexp
 	reason string
 }{
 	{label: "Feature:DynamicResourceAllocation", reason: "they run pods of a device driver, whose plugin a real kubelet calls; hollow nodes run no process"},
-	{text: regexp.MustCompile(`AdmissionWebhook|CustomResource|AdmissionPolicy|Aggregator |CRDs|FieldValidation .* CR|Discovery should (locate|support aggregated discovery interface)|priority and fairness|StorageVersionMigration`),
+	{text: regexp.MustCompile(`AdmissionWebhook|CustomResource|AdmissionPolicy|Aggregator |CRDs|FieldValidation .* CR|Discovery should (locate|support)|priority and fairness|StorageVersionMigration`),
 		reason: "evictd-apiserver has no custom resources, webhooks, admission policies, flow control and aggregated servers"},
-	{text: regexp.MustCompile(`StatefulSet .* (Burst|Scaling should|should perform)|a basic image on each|proportional scaling|rollback without|pod generation should start|\bJob should (allow|create|execute|mark|run|terminate)|successPolicy`),
+	{text: regexp.MustCompile(`StatefulSet .* (Burst|Scaling should|should perform)|a basic image on each|proportional scaling|rollback without|pod generation should start|\bJob should (allow|create|execute|manage|mark|run|terminate)|successPolicy`),
 		reason: "they ask the processes of pods, or wait for them to end; hollow nodes run none"},
 	{text: regexp.MustCompile(`CronJob .*\[Slow\]`), reason: "they wait for five minutes that nothing happens"},
 	{label: "Alpha", reason: "their feature is alpha and off by default"},

@@ -73,10 +73,13 @@ type row struct {
 // table are the rows of the specs that ran, and the specs that did not, by name.
 type table struct {
 	rows map[string]row
-	left map[string]spec
+	left map[string]left
 	// attempts are those of the schedulers by their result, of each suite and column.
 	attempts map[[2]string]map[string]int
 }
+
+// left is a spec that did not run, and why.
+type left struct{ spec, reason string }
 
 // merge adds the specs of a suite, as they ran by a column.
 func (t *table) merge(suite, by string, r report) {
@@ -103,16 +106,20 @@ func (t *table) put(suite, by string, s spec) {
 	case s.ran():
 		r.by[by] = s
 	case !known:
-		t.left[name] = s
+		if reason := s.reason(suite); reason != "" {
+			t.left[name] = left{s.short(), reason}
+		}
 	}
 }
 
-// reason says why a spec did not run; it is empty where no suite is for it, or -specs left it
-// out.
-func (s *spec) reason() string {
+// reason says why a spec did not run in a suite; it is empty where the suite is not for it, or
+// -specs left it out.
+func (s *spec) reason(suite string) string {
 	labels, name := s.labels(), s.name()
+	ofScheduling := slices.Contains(labels, "sig-scheduling") || slices.Contains(labels, "DRA")
+	ofAPI := suite == apiSuite && slices.Contains(labels, conformance)
 	for _, r := range reasons {
-		if slices.Contains(labels, r.label) || r.text != nil && r.text.MatchString(name) {
+		if r.text == nil && ofScheduling && slices.Contains(labels, r.label) || r.text != nil && ofAPI && r.text.MatchString(name) {
 			return r.reason
 		}
 	}
@@ -195,9 +202,8 @@ func writeFailures(out io.Writer, rows []row) {
 func (t *table) writeLeft(out io.Writer) {
 	names := map[string][]string{}
 	for _, s := range t.left {
-		names[s.reason()] = append(names[s.reason()], s.short())
+		names[s.reason] = append(names[s.reason], s.spec)
 	}
-	delete(names, "")
 	for _, reason := range slices.Sorted(maps.Keys(names)) {
 		fmt.Fprintf(out, "\n%d specs do not run here: %s\n", len(names[reason]), reason)
 		for _, name := range slices.Sorted(slices.Values(names[reason])) {

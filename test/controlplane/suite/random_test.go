@@ -130,9 +130,7 @@ func (r random) identified(kind, name string, body object) object {
 	return body
 }
 
-// applies is an application: to d and e, which nothing else makes, also without force. What
-// kube-apiserver's admission has set in another object has no manager there, and the manager
-// before-first-apply here.
+// applies is an application, also without force.
 func (r random) applies(kind, name, path string) request {
 	body := r.whole(kind, name)
 	if r.chance(3) {
@@ -142,11 +140,7 @@ func (r random) applies(kind, name, path string) request {
 		body["nonsense"] = "x"
 	}
 	options := "?fieldManager=" + pick(r, "one", "two", "three")
-	if name < "d" {
-		options += "&force=true"
-	} else {
-		options += pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
-	}
+	options += pick(r, "", "", "&force=true", "&force=true", "&dryRun=All")
 	if r.chance(15) {
 		options = ""
 	}
