@@ -3,6 +3,7 @@ package cluster
 import (
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -79,17 +80,25 @@ func severalEvents(h *History, victim types.UID, _ time.Time) (broken []string) 
 	return broken
 }
 
-func severalReplacements(h *History, _ types.UID, decided time.Time) (broken []string) {
+func severalReplacements(h *History, victim types.UID, decided time.Time) (broken []string) {
 	var since []string
 	for _, uid := range h.UIDs() {
-		if first := h.Of(uid)[0]; first.At.After(decided) {
-			since = append(since, name(first.Pod))
+		of := h.Of(uid)
+		if of[0].At.After(decided) && !(of[0].Name == h.Of(victim)[0].Name && neverRan(of)) {
+			since = append(since, name(of[0].Pod))
 		}
 	}
 	if len(since) != 1 {
 		broken = append(broken, fmt.Sprintf("pods made since: %q", since))
 	}
 	return broken
+}
+
+// neverRan says whether a pod was deleted before a process of it ran. The StatefulSet controller
+// deletes a pod that has failed by its name, without its uid: on a busy machine its second request can
+// meet the next pod of that name.
+func neverRan(of []Sighting) bool {
+	return of[len(of)-1].Deleted && !slices.ContainsFunc(of, func(s Sighting) bool { return s.Runs })
 }
 
 func boundMeanwhile(h *History, _ types.UID, decided time.Time) (broken []string) {
