@@ -57,8 +57,9 @@ type difference struct {
 	kubeScheduler answer
 }
 
-// runs is how often kube-scheduler attempts a pod that preempts or fails: it chooses at random
-// among equal nodes, and the error of a node ends the filters of the others.
+// runs is how often kube-scheduler attempts a pod that preempts or fails, or a PodGroup: it
+// chooses at random among equal nodes, takes budgets in any order, and the error of a node ends
+// the filters of the others.
 var runs = []int{1, 20}
 
 // compare returns the first difference in a world, or nil. The error is of a world that is not
@@ -103,7 +104,7 @@ func (k *kubeScheduler) differs(a *attempt, q question, n *counts) (found *diffe
 			}
 			found = &difference{what, *a, b}
 		}
-		if a.Nominated == "" && found.kubeScheduler.Nominated == "" && !a.Failed {
+		if a.podGroup == nil && a.Nominated == "" && found.kubeScheduler.Nominated == "" && !a.Failed {
 			break
 		}
 	}

@@ -36,16 +36,16 @@ func (m *maker) podGroupObjects() {
 	}
 }
 
-// join makes a pod that of a PodGroup. Its priority and preemptionPolicy are those of all its
-// pods, in most cases.
+// join makes a pod that of a PodGroup. Its priority is that of all its pods, in most cases.
 func (m *maker) join(pod *v1.Pod) {
 	if len(m.podGroups) == 0 || !m.chance(60) {
 		return
 	}
 	g := pick(m, m.podGroups...)
 	pod.Namespace, pod.Spec.SchedulingGroup = g.Namespace, &v1.PodSchedulingGroup{PodGroupName: &g.Name}
+	pod.Spec.PreemptionPolicy = nil
 	if !m.chance(2) {
-		pod.Spec.Priority, pod.Spec.PreemptionPolicy = g.Spec.Priority, nil
+		pod.Spec.Priority = g.Spec.Priority
 	}
 }
 
@@ -107,6 +107,7 @@ type podGroupAttempt struct {
 	name      string
 	pods      map[string]podEnd
 	scheduled bool // before: its condition is True, and is not reported
+	again     bool // not the first attempt
 	condition condition
 	victims   []string
 	seen      bool
@@ -116,6 +117,7 @@ func newPodGroupAttempt(e *queue.Entry) *podGroupAttempt {
 	g := e.PodGroup()
 	return &podGroupAttempt{
 		name: g.Namespace + "/" + g.Name, pods: map[string]podEnd{},
+		again:     e.Attempts > 1,
 		scheduled: meta.IsStatusConditionTrue(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled),
 	}
 }
@@ -147,12 +149,18 @@ func (s *simulation) podGroupEnded() {
 	s.compared(a)
 }
 
+// notActive is the message for a PodGroup that kube-scheduler does not attempt.
+const notActive = "the PodGroup is not active"
+
 // podGroupNotFound ends an attempt of kube-scheduler.
 const podGroupNotFound = `error in "DynamicResources" PodGroupPostFilter plugins: not found`
 
 // differs says what of an attempt of a PodGroup is different, or nothing, and for which row it
 // is the same.
 func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *row) {
+	if p.again && b.Message == notActive {
+		return "", nil // a pod of the group has left since the group was queued
+	}
 	for _, end := range b.Pods {
 		if end.Message == podGroupNotFound {
 			return "", notFound
