@@ -207,3 +207,27 @@ func TestPodsOfANamespaceAreDeletedBeforeWhatTheyUse(t *testing.T) {
 		t.Errorf("the namespace without pods: %v", err)
 	}
 }
+
+// TestOwnersInACircleAreDeleted holds that dependents do not wait for each other for ever.
+func TestOwnersInACircleAreDeleted(t *testing.T) {
+	client, ctx := serve(t, "").client(t), t.Context()
+	maps := client.CoreV1().ConfigMaps("default")
+	var circle []*v1.ConfigMap
+	for _, name := range []string{"a", "b", "c"} {
+		circle = append(circle, must[*v1.ConfigMap](t)(maps.Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}}, createOptions)))
+	}
+	for i, m := range circle {
+		owner := circle[(i+1)%len(circle)]
+		m.OwnerReferences = []metav1.OwnerReference{{APIVersion: "v1", Kind: "ConfigMap", Name: owner.Name, UID: owner.UID, BlockOwnerDeletion: new(true)}}
+		must[*v1.ConfigMap](t)(maps.Update(ctx, m, metav1.UpdateOptions{}))
+	}
+	foreground := metav1.DeletePropagationForeground
+	if err := maps.Delete(ctx, "a", metav1.DeleteOptions{PropagationPolicy: &foreground}); err != nil {
+		t.Fatal(err)
+	}
+	for _, m := range circle {
+		if left, err := maps.Get(ctx, m.Name, metav1.GetOptions{}); !apierrors.IsNotFound(err) {
+			t.Errorf("%s is there with the finalizers %v: %v", m.Name, left.Finalizers, err)
+		}
+	}
+}

@@ -7,6 +7,7 @@ import (
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
@@ -60,7 +61,7 @@ func (a *API) handleDependents(k *kind, owner store.Object) error {
 		if err := a.deleteBlocking(k, owner); err != nil {
 			return err
 		}
-		if !slices.ContainsFunc(a.dependents(k, owner), func(d dependent) bool { return d.blocks(owner) }) {
+		if !slices.ContainsFunc(a.dependents(k, owner), func(d dependent) bool { return d.blocks(owner) && !a.waits(d.object, owner, nil) }) {
 			done = metav1.FinalizerDeleteDependents
 		}
 	}
@@ -74,6 +75,19 @@ func (a *API) handleDependents(k *kind, owner store.Object) error {
 		return object, nil
 	}})
 	return ignoreReplaced(err)
+}
+
+// waits says that an object is an owner of another, or an owner of its owners, and that each of them waits for
+// its dependents to be deleted: owners in a circle would wait for ever.
+func (a *API) waits(object, dependent store.Object, seen []types.UID) bool {
+	if slices.Contains(seen, dependent.GetUID()) {
+		return false
+	}
+	seen = append(seen, dependent.GetUID())
+	return slices.ContainsFunc(dependent.GetOwnerReferences(), func(ref metav1.OwnerReference) bool {
+		_, owner := a.owner(ref, dependent.GetNamespace())
+		return owner != nil && !a.keeps(ref, dependent.GetNamespace()) && (owner.GetUID() == object.GetUID() || a.waits(object, owner, seen))
+	})
 }
 
 // ignoreReplaced is nil where an object is gone, or another one has its name.
