@@ -28,6 +28,7 @@ var (
 var rows = []*row{
 	notFound, uncounted, deallocated,
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
+	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
 	{"S2.30", "off in `multiPoint` and on in `score`", "a plugin that is on in `score`, and needs its PreScore, is on in `preScore`"},
 	{"S2.32", "counts as used once", "no two pods that run use one"},

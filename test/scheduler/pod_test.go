@@ -33,7 +33,7 @@ func (m *maker) pod(name string, running bool) {
 	if m.chance(10) {
 		s.PreemptionPolicy = new(v1.PreemptNever)
 	}
-	m.join(pod)
+	m.join(pod, running)
 	s.TerminationGracePeriodSeconds = new(int64(pick(m, 0, 1, 30)))
 	if m.chance(30) {
 		kind := pick(m, "ReplicaSet", "StatefulSet", "ReplicationController")

@@ -36,15 +36,16 @@ func (m *maker) podGroupObjects() {
 	}
 }
 
-// join makes a pod that of a PodGroup. Its priority is that of all its pods, in most cases.
-func (m *maker) join(pod *v1.Pod) {
+// join makes a pod that of a PodGroup. Its priority is that of all its pods, in most cases if
+// it has no node.
+func (m *maker) join(pod *v1.Pod, running bool) {
 	if len(m.podGroups) == 0 || !m.chance(60) {
 		return
 	}
 	g := pick(m, m.podGroups...)
 	pod.Namespace, pod.Spec.SchedulingGroup = g.Namespace, &v1.PodSchedulingGroup{PodGroupName: &g.Name}
 	pod.Spec.PreemptionPolicy = nil
-	if !m.chance(2) {
+	if running || !m.chance(2) {
 		pod.Spec.Priority = g.Spec.Priority
 	}
 }
