@@ -94,9 +94,9 @@ func severalReplacements(h *History, victim types.UID, decided time.Time) (broke
 	return broken
 }
 
-// neverRan says whether a pod was deleted before a process of it ran. The StatefulSet controller
-// deletes a pod that has failed by its name, without its uid: on a busy machine its second request can
-// meet the next pod of that name.
+// neverRan says whether a pod was deleted before a process of it ran. kube-apiserver completes the
+// deletion of a pod also where the kubelet writes its status meanwhile, and then by its name alone: on a
+// busy machine that can meet the next pod of a StatefulSet, which is made again.
 func neverRan(of []Sighting) bool {
 	return of[len(of)-1].Deleted && !slices.ContainsFunc(of, func(s Sighting) bool { return s.Runs })
 }
