@@ -118,6 +118,7 @@ func TestMachineLeavesAMemoryHighThatIsNotItsOwn(t *testing.T) {
 	n := newMachine(t)
 	high := highFile(n)
 	pod := n.Start("pod", sandbox.Spec{})
+	pod.Do("hold 0") // its cgroup exists, which systemd makes for it
 	const others = "536870912"
 	require.NoError(t, os.WriteFile(high, []byte(others), 0o644))
 	d := protect(n, machineHard)
