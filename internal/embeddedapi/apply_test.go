@@ -119,6 +119,18 @@ func TestScaleManagesReplicas(t *testing.T) {
 	if !apierrors.IsConflict(err) || !strings.Contains(err.Error(), "scaler") {
 		t.Errorf("after /scale: %v", err)
 	}
+	_, err = deployments.Apply(ctx, deployment("unmanaged"), metav1.ApplyOptions{FieldManager: "one"})
+	require.NoError(t, err)
+	scale, err = deployments.GetScale(ctx, "unmanaged", metav1.GetOptions{})
+	require.NoError(t, err)
+	scale.Spec.Replicas = 7
+	_, err = deployments.UpdateScale(ctx, "unmanaged", scale, metav1.UpdateOptions{FieldManager: "scaler"})
+	require.NoError(t, err)
+	d, err := deployments.Get(ctx, "unmanaged", metav1.GetOptions{})
+	require.NoError(t, err)
+	if managers(d) != "one Apply" || *d.Spec.Replicas != 7 {
+		t.Errorf("managers %s, replicas %d", managers(d), *d.Spec.Replicas)
+	}
 }
 
 func TestWhatCannotBeAppliedIsRefused(t *testing.T) {

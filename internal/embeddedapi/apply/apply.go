@@ -10,6 +10,7 @@ import (
 	_ "embed"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"sync"
 	"unicode"
@@ -160,11 +161,21 @@ func (m *Managers) Update(by Writer, live, next Object) Object {
 		return next
 	}
 	manager, err := m.of(part{by.Kind, by.Sub}, by.HasStatus)
-	if err != nil {
+	if err != nil || by.Sub == "scale" && !replicasManaged(live) {
 		next.SetManagedFields(live.GetManagedFields())
 		return next
 	}
 	return manager.UpdateNoErrors(live, next, by.Name).(Object)
+}
+
+// replicasManaged says whether spec.replicas has a manager. A Scale has the managers of that field
+// alone, and as other objects without managers it gets none by an update.
+func replicasManaged(live Object) bool {
+	path := fieldpath.MakePathOrDie("spec", "replicas")
+	return slices.ContainsFunc(live.GetManagedFields(), func(entry metav1.ManagedFieldsEntry) bool {
+		var fields fieldpath.Set
+		return entry.FieldsV1 != nil && fields.FromJSON(entry.FieldsV1.GetRawReader()) == nil && fields.Has(path)
+	})
 }
 
 // KeepTimes gives entries of next that differ from those of live in their time alone that of live.
