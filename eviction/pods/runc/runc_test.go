@@ -50,6 +50,11 @@ func newHost(t *testing.T) *host {
 		if err := cgroups.Delete(h.group); err != nil {
 			t.Error(err)
 		}
+		others, err := filepath.Glob("/sys/fs/cgroup/*" + h.group) // those that runc alone uses, of v1
+		require.NoError(t, err)
+		for _, group := range others {
+			require.NoError(t, os.Remove(group))
+		}
 	})
 	return h
 }
