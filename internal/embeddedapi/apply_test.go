@@ -131,6 +131,12 @@ func TestScaleManagesReplicas(t *testing.T) {
 	if managers(d) != "one Apply" || *d.Spec.Replicas != 7 {
 		t.Errorf("managers %s, replicas %d", managers(d), *d.Spec.Replicas)
 	}
+	d.Annotations = map[string]string{"a": "b"}
+	d, err = deployments.Update(ctx, d, metav1.UpdateOptions{})
+	require.NoError(t, err)
+	if d.Generation != 3 {
+		t.Errorf("the generation of a Deployment is %d after changes of its spec and of its annotations, want 3", d.Generation)
+	}
 }
 
 func TestWhatCannotBeAppliedIsRefused(t *testing.T) {

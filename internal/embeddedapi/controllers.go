@@ -37,7 +37,7 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
 		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true},
-		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true, annotations: true,
 			admit: admitWorkload, columns: deploymentColumns},
 		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", singular: "job", namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitJob, fields: jobFields, columns: jobColumns},

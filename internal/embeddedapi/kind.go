@@ -38,6 +38,7 @@ type kind struct {
 	namespaced         bool
 	status             bool          // has the subresource, and writes elsewhere leave the status alone
 	generation         bool          // counts the changes of its spec
+	annotations        bool          // and of its annotations
 	answers            bool          // a deletion answers with the last state of the object
 	orphans            bool          // a deletion that names no policy keeps the dependents
 	upsert             bool          // an update makes what is not there

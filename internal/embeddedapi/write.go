@@ -203,7 +203,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.kind.generation && !c.internal && !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) {
+	if c.kind.generation && !c.internal && c.counts(old, object) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}
 	if c.manager != "" && !c.applied && len(faults) == 0 {
@@ -272,6 +272,12 @@ func part(sub string, old, object store.Object) store.Object {
 
 func fieldOf(o runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
+}
+
+// counts says whether metadata.generation of a kind that has it counts a change.
+func (c change) counts(old, object store.Object) bool {
+	return !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) ||
+		c.kind.annotations && c.sub == "" && !apiequality.Semantic.DeepEqual(old.GetAnnotations(), object.GetAnnotations())
 }
 
 // change is that of the request's object, without next.
