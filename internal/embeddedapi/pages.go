@@ -31,6 +31,7 @@ type snapshot struct {
 	at       time.Time
 	resource string
 	objects  []store.Object
+	last     store.Key // of all objects, those included that the client's selectors exclude
 	revision uint64
 }
 
@@ -116,7 +117,9 @@ func (r *request) page(filter *filter) (objects []store.Object, about metav1.Lis
 	}
 	about.ResourceVersion = strconv.FormatUint(from.revision, 10)
 	objects = from.objects
-	if limit > 0 && int64(len(objects)) > limit {
+	// As that of kube-apiserver, a page that is full has another one after it where any object
+	// follows, also if the selectors exclude all of those.
+	if n := int64(len(objects)); limit > 0 && (n > limit || n == limit && store.KeyOf(objects[n-1]) != from.last) {
 		if from.id == "" {
 			r.api.snapshots.keep(&from)
 		}
@@ -134,7 +137,7 @@ func (r *request) listed(filter *filter) (from snapshot, err error) {
 	from.resource = r.URL.Path
 	token := r.query.Get("continue")
 	if token == "" {
-		from.objects, from.revision, err = r.matching(filter)
+		err = r.matching(filter, &from)
 		return from, err
 	}
 	c, err := continuationOf(token)
@@ -143,7 +146,7 @@ func (r *request) listed(filter *filter) (from snapshot, err error) {
 	}
 	if c.List == "" {
 		latest := r.kind.table.Latest()
-		from.objects, from.revision, err = r.matching(filter)
+		err = r.matching(filter, &from)
 		from.revision = max(from.revision, latest)
 	} else if kept, ok := r.api.snapshots.find(c.List, r.URL.Path); ok {
 		from = kept

@@ -62,3 +62,32 @@ func TestExpiredListIsContinuedWithPresentObjects(t *testing.T) {
 		t.Errorf("the last page: %s", names(rest))
 	}
 }
+
+// TestAFullPageHasATokenWhereAnyObjectFollows holds the tokens to those of kube-apiserver, which reads as
+// many objects as fill a page and applies the selector to them.
+func TestAFullPageHasATokenWhereAnyObjectFollows(t *testing.T) {
+	client, ctx := serve(t, "").client(t), t.Context()
+	maps := client.CoreV1().ConfigMaps("default")
+	for name, label := range map[string]string{"a": "yes", "b": "yes", "c": "no"} {
+		_, err := maps.Create(ctx, &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{"is": label}}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	for _, c := range []struct {
+		selector string
+		limit    int64
+		token    bool
+	}{{"is=yes", 1, true}, {"is=yes", 2, true}, {"is=yes", 3, false}, {"is=no", 1, false}, {"", 3, false}} {
+		list, err := maps.List(ctx, metav1.ListOptions{LabelSelector: c.selector, Limit: c.limit})
+		require.NoError(t, err)
+		if (list.Continue != "") != c.token {
+			t.Errorf("%q, limit %d: token %q", c.selector, c.limit, list.Continue)
+		}
+		for list.Continue != "" {
+			list, err = maps.List(ctx, metav1.ListOptions{LabelSelector: c.selector, Limit: c.limit, Continue: list.Continue})
+			require.NoError(t, err)
+		}
+		if c.limit == 2 && len(list.Items) != 0 {
+			t.Errorf("the last page has %d objects", len(list.Items))
+		}
+	}
+}

@@ -45,22 +45,24 @@ func (r *request) list() (int, runtime.Object, error) {
 	return http.StatusOK, list, err
 }
 
-// matching are the objects that the filter matches, in order, and their revision.
-func (r *request) matching(filter *filter) (matching []store.Object, revision uint64, err error) {
+// matching fills in the objects that the filter matches, in order, and their revision.
+func (r *request) matching(filter *filter, in *snapshot) error {
 	asked, err := r.revision()
 	if err != nil {
-		return nil, 0, err
+		return err
 	}
 	objects, revision := r.kind.table.List(r.namespace)
 	if r.query.Get("resourceVersionMatch") == string(metav1.ResourceVersionMatchExact) && asked != revision {
-		return nil, 0, apierrors.NewResourceExpired(fmt.Sprintf("the resource version %d is no longer there", asked))
+		return apierrors.NewResourceExpired(fmt.Sprintf("the resource version %d is no longer there", asked))
 	}
 	for _, o := range objects {
 		if filter.matches(o) {
-			matching = append(matching, o)
+			in.objects = append(in.objects, o)
 		}
+		in.last = store.KeyOf(o)
 	}
-	return matching, revision, nil
+	in.revision = revision
+	return nil
 }
 
 func (a *API) listOf(k *kind, items []runtime.Object, about metav1.ListMeta) (runtime.Object, error) {
