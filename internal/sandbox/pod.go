@@ -96,7 +96,8 @@ func (n *Node) Start(group string, as *syscall.Credential, program string, args 
 	if n.hasUnits() {
 		return p, nil
 	}
-	if err := n.Cgroups.Add(container, p.PID()); err != nil {
+	// A process that was killed once it was in the first of several hierarchies has run there.
+	if err := n.Cgroups.Add(container, p.PID()); err != nil && !errors.Is(err, syscall.ESRCH) {
 		p.Close()
 		return nil, err
 	}
