@@ -51,18 +51,25 @@ func (m *maker) join(pod *v1.Pod, running bool) {
 }
 
 // checkPodGroups says what an API server refuses, and what a world must not have: pods of
-// PodGroups that are not there.
+// PodGroups that are not there, and pods that run with another priority than their PodGroup.
 func checkPodGroups(objects *simulate.Objects) error {
-	groups := map[string]bool{}
+	groups := map[string]*schedulingv1beta1.PodGroup{}
 	for _, g := range objects.PodGroups {
 		if (g.Spec.SchedulingPolicy.Gang == nil) == (g.Spec.SchedulingPolicy.Basic == nil) || g.Spec.Priority == nil {
 			return fmt.Errorf("podgroup %s has no policy or no priority", g.Name)
 		}
-		groups[g.Namespace+"/"+g.Name] = true
+		groups[g.Namespace+"/"+g.Name] = g
 	}
 	for _, pod := range objects.Pods {
-		if g := pod.Spec.SchedulingGroup; g != nil && (g.PodGroupName == nil || !groups[pod.Namespace+"/"+*g.PodGroupName]) {
+		if pod.Spec.SchedulingGroup == nil {
+			continue
+		}
+		name := pod.Spec.SchedulingGroup.PodGroupName
+		switch {
+		case name == nil || groups[pod.Namespace+"/"+*name] == nil:
 			return fmt.Errorf("pod %s has no PodGroup", pod.Name)
+		case pod.Spec.NodeName != "" && *pod.Spec.Priority != *groups[pod.Namespace+"/"+*name].Spec.Priority:
+			return fmt.Errorf("pod %s runs with another priority than its PodGroup", pod.Name)
 		}
 	}
 	return nil
