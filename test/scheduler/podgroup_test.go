@@ -115,18 +115,25 @@ type podGroupAttempt struct {
 	name      string
 	pods      map[string]podEnd
 	scheduled bool // before: its condition is True, and is not reported
-	again     bool // not the first attempt
-	condition condition
-	victims   []string
-	seen      bool
+	// incomplete: a pod of the gang has left since the group was queued.
+	incomplete bool
+	condition  condition
+	victims    []string
+	seen       bool
 }
 
-func newPodGroupAttempt(e *queue.Entry) *podGroupAttempt {
-	g := e.PodGroup()
+func newPodGroupAttempt(e *queue.Entry, pods []*v1.Pod) *podGroupAttempt {
+	g, n := e.PodGroup(), int32(0)
+	for _, pod := range pods {
+		if of := pod.Spec.SchedulingGroup; of != nil && pod.Namespace == g.Namespace && *of.PodGroupName == g.Name {
+			n++
+		}
+	}
+	gang := g.Spec.SchedulingPolicy.Gang
 	return &podGroupAttempt{
 		name: g.Namespace + "/" + g.Name, pods: map[string]podEnd{},
-		again:     e.Attempts > 1,
-		scheduled: meta.IsStatusConditionTrue(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled),
+		incomplete: gang != nil && n < gang.MinCount,
+		scheduled:  meta.IsStatusConditionTrue(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled),
 	}
 }
 
@@ -166,8 +173,8 @@ const podGroupNotFound = `error in "DynamicResources" PodGroupPostFilter plugins
 // differs says what of an attempt of a PodGroup is different, or nothing, and for which row it
 // is the same.
 func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *row) {
-	if p.again && b.Message == notActive {
-		return "", nil // a pod of the group has left since the group was queued
+	if p.incomplete && b.Message == notActive {
+		return "", nil
 	}
 	for _, end := range b.Pods {
 		if end.Message == podGroupNotFound {

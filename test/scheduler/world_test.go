@@ -161,7 +161,7 @@ func (s *simulation) attempting(e *queue.Entry) {
 	inOrderOf(e.Members, now.Pods)
 	a := attempt{objects: manifests(now)}
 	if pod == nil {
-		a.podGroup = newPodGroupAttempt(e)
+		a.podGroup = newPodGroupAttempt(e, now.Pods)
 	}
 	a.hardSpread = pod != nil && slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable == v1.DoNotSchedule
