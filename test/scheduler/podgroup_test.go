@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -175,6 +176,11 @@ const podGroupNotFound = `error in "DynamicResources" PodGroupPostFilter plugins
 func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *row) {
 	if p.incomplete && b.Message == notActive {
 		return "", nil
+	}
+	for _, end := range a.Pods {
+		if strings.Contains(end.Message, "is in the process of being allocated") {
+			return "", shared
+		}
 	}
 	for _, end := range b.Pods {
 		if end.Message == podGroupNotFound {
