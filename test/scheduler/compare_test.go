@@ -21,12 +21,14 @@ type row struct {
 var (
 	uncounted   = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
 	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter, and of a PodGroup nothing"}
+	important   = &row{"S1.115", "is more important than a pod without", "victims of a pod without a PodGroup are not compared where pods of PodGroups run"}
+	shared      = &row{"S1.108", "share a claim that is not yet allocated", "a PodGroup is not compared where one of its pods waits for the claim of another"}
 	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted, deallocated,
+	notFound, uncounted, deallocated, important, shared,
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
@@ -131,6 +133,8 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 	case len(a.Feasible) > 0:
 	case a.hardSpread && len(a.terminating) > 0 && a.Message != b.Message:
 		return "", uncounted
+	case a.groupsRun && (a.Nominated != b.Nominated || !equal(a.Victims, b.Victims) || a.Message != b.Message):
+		return "", important
 	case a.Nominated != b.Nominated:
 		return "the nominated node", nil
 	case !equal(a.Victims, b.Victims):

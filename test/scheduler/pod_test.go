@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 )
 
 func (m *maker) pod(name string, running bool) {
@@ -41,7 +42,7 @@ func (m *maker) pod(name string, running bool) {
 		if kind == "ReplicationController" {
 			version = "v1"
 		}
-		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "o", UID: "o", Controller: new(true)}}
+		pod.OwnerReferences = []metav1.OwnerReference{{APIVersion: version, Kind: kind, Name: "o", UID: types.UID(kind), Controller: new(true)}}
 	}
 	m.constraints(s)
 	if running {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -51,18 +52,25 @@ func (m *maker) join(pod *v1.Pod, running bool) {
 }
 
 // checkPodGroups says what an API server refuses, and what a world must not have: pods of
-// PodGroups that are not there.
+// PodGroups that are not there, and pods that run with another priority than their PodGroup.
 func checkPodGroups(objects *simulate.Objects) error {
-	groups := map[string]bool{}
+	groups := map[string]*schedulingv1beta1.PodGroup{}
 	for _, g := range objects.PodGroups {
 		if (g.Spec.SchedulingPolicy.Gang == nil) == (g.Spec.SchedulingPolicy.Basic == nil) || g.Spec.Priority == nil {
 			return fmt.Errorf("podgroup %s has no policy or no priority", g.Name)
 		}
-		groups[g.Namespace+"/"+g.Name] = true
+		groups[g.Namespace+"/"+g.Name] = g
 	}
 	for _, pod := range objects.Pods {
-		if g := pod.Spec.SchedulingGroup; g != nil && (g.PodGroupName == nil || !groups[pod.Namespace+"/"+*g.PodGroupName]) {
+		if pod.Spec.SchedulingGroup == nil {
+			continue
+		}
+		name := pod.Spec.SchedulingGroup.PodGroupName
+		switch {
+		case name == nil || groups[pod.Namespace+"/"+*name] == nil:
 			return fmt.Errorf("pod %s has no PodGroup", pod.Name)
+		case pod.Spec.NodeName != "" && *pod.Spec.Priority != *groups[pod.Namespace+"/"+*name].Spec.Priority:
+			return fmt.Errorf("pod %s runs with another priority than its PodGroup", pod.Name)
 		}
 	}
 	return nil
@@ -108,18 +116,25 @@ type podGroupAttempt struct {
 	name      string
 	pods      map[string]podEnd
 	scheduled bool // before: its condition is True, and is not reported
-	again     bool // not the first attempt
-	condition condition
-	victims   []string
-	seen      bool
+	// incomplete: a pod of the gang has left since the group was queued.
+	incomplete bool
+	condition  condition
+	victims    []string
+	seen       bool
 }
 
-func newPodGroupAttempt(e *queue.Entry) *podGroupAttempt {
-	g := e.PodGroup()
+func newPodGroupAttempt(e *queue.Entry, pods []*v1.Pod) *podGroupAttempt {
+	g, n := e.PodGroup(), int32(0)
+	for _, pod := range pods {
+		if of := pod.Spec.SchedulingGroup; of != nil && pod.Namespace == g.Namespace && *of.PodGroupName == g.Name {
+			n++
+		}
+	}
+	gang := g.Spec.SchedulingPolicy.Gang
 	return &podGroupAttempt{
 		name: g.Namespace + "/" + g.Name, pods: map[string]podEnd{},
-		again:     e.Attempts > 1,
-		scheduled: meta.IsStatusConditionTrue(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled),
+		incomplete: gang != nil && n < gang.MinCount,
+		scheduled:  meta.IsStatusConditionTrue(g.Status.Conditions, schedulingv1beta1.PodGroupInitiallyScheduled),
 	}
 }
 
@@ -159,8 +174,13 @@ const podGroupNotFound = `error in "DynamicResources" PodGroupPostFilter plugins
 // differs says what of an attempt of a PodGroup is different, or nothing, and for which row it
 // is the same.
 func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *row) {
-	if p.again && b.Message == notActive {
-		return "", nil // a pod of the group has left since the group was queued
+	if p.incomplete && b.Message == notActive {
+		return "", nil
+	}
+	for _, end := range a.Pods {
+		if strings.Contains(end.Message, "is in the process of being allocated") {
+			return "", shared
+		}
 	}
 	for _, end := range b.Pods {
 		if end.Message == podGroupNotFound {

@@ -88,6 +88,7 @@ type attempt struct {
 	nominations bool // pods are nominated
 	hardSpread  bool // the pod has a DoNotSchedule constraint
 	podGroup    *podGroupAttempt
+	groupsRun   bool // pods of PodGroups have nodes
 }
 
 // mostAttempts are compared in a world: pods may preempt each other for long.
@@ -160,12 +161,13 @@ func (s *simulation) attempting(e *queue.Entry) {
 	inOrderOf(e.Members, now.Pods)
 	a := attempt{objects: manifests(now)}
 	if pod == nil {
-		a.podGroup = newPodGroupAttempt(e)
+		a.podGroup = newPodGroupAttempt(e, now.Pods)
 	}
 	a.hardSpread = pod != nil && slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable == v1.DoNotSchedule
 	})
 	for _, pod := range now.Pods {
+		a.groupsRun = a.groupsRun || pod.Spec.SchedulingGroup != nil && pod.Spec.NodeName != ""
 		a.nominations = a.nominations || pod.Status.NominatedNodeName != ""
 		if pod.DeletionTimestamp != nil {
 			a.terminating = append(a.terminating, pod.Namespace+"/"+pod.Name)

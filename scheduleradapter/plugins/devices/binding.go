@@ -236,6 +236,10 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	rejected := func(reason string) (framework.Nomination, framework.Status) {
 		return framework.Nomination{}, framework.Status{Code: framework.Unschedulable, Reason: reason}
 	}
+	attempted := p.attempted
+	if p.attempted = nil; attempted != c.Pod {
+		return rejected("") // another plugin rejected the pod before PreFilter
+	}
 	for _, i := range slices.Sorted(maps.Keys(p.deferred)) {
 		if claim := p.existing[i]; p.deferred[i] && isFree(claim.ResourceClaim, c.Pod.UID) {
 			p.api.Deallocate(claim.ResourceClaim, c.Pod.Object)

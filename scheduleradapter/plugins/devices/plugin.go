@@ -38,6 +38,7 @@ type Plugin struct {
 	shapes    []string                     // of allocates, without the special claim
 	existing  []allocatedClaim
 	variants  map[uint32]*variant // by the set of mapped resources that a node has no allocatable amount of
+	attempted *nodetable.Pod      // of the last PreFilter, until PostFilter
 	deferred  map[int]bool        // indices in existing of claims that are not available on a node
 	open      nodetable.Bits      // buffer
 	some      nodetable.Bits      // buffer
@@ -116,6 +117,7 @@ func unresolvable(reason string) framework.Status {
 // PreFilter divides the claims into allocated ones and those to allocate.
 func (p *Plugin) PreFilter(c *framework.Cycle) framework.Status {
 	p.reset()
+	p.attempted = c.Pod
 	pod := c.Pod.Object
 	if !p.served && len(pod.Spec.ResourceClaims) > 0 {
 		return unresolvable(notServed)
