@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/stats"
 )
@@ -42,9 +43,6 @@ const (
 	restartPause = 100 * time.Millisecond
 	stopTimeout  = 10 * time.Second
 )
-
-// misconfigured is the exit code of evictd with a configuration that a restart does not mend.
-const misconfigured = 2
 
 // newInPod finds the cgroups of the host. The error says what the pod lacks.
 func newInPod(root string, command []string, output io.Writer, log *slog.Logger) (*inPod, error) {
@@ -90,7 +88,7 @@ func (p *inPod) run(ctx context.Context, ended chan<- struct{}) {
 			return
 		}
 		p.log.Error("evictd has ended", "error", err)
-		if exit, is := errors.AsType[*exec.ExitError](err); is && exit.ExitCode() == misconfigured {
+		if exit, is := errors.AsType[*exec.ExitError](err); is && exit.ExitCode() == cli.ExitBadInput {
 			p.mu.Lock()
 			p.fault = "evictd has ended: " + err.Error()
 			p.mu.Unlock()
