@@ -15,7 +15,7 @@ import (
 type Ranked struct {
 	Candidate
 	Signal Signal
-	// Measured says whether there are statistics of the pod at all.
+	// Measured says whether there are the statistics of the pod that the order needs.
 	Measured bool
 	// Usage and Request in the signal's unit.
 	Usage, Request int64
@@ -23,7 +23,8 @@ type Ranked struct {
 	Exceeds bool
 	// WouldFree is what the pod's end frees, in the signal's unit; unknown
 	// without statistics, unless pods hold nothing on the filesystem at all.
-	// Zero exempts the pod from a disk signal.
+	// Zero exempts the pod from a signal of a disk, and of swap: a pod that may not
+	// swap holds none.
 	WouldFree stats.Amount
 }
 
@@ -35,12 +36,15 @@ func (r *Ranked) Exempt() string {
 	if r.Signal.Condition() == DiskPressure && r.WouldFree == stats.Known(0) {
 		return "holds nothing on the starved filesystem"
 	}
+	if r.Signal == SwapAvailable && r.WouldFree == stats.Known(0) {
+		return "holds no swap"
+	}
 	return ""
 }
 
 // ended says whether no process of the pod is left, whatever it holds still.
 func (r *Ranked) ended() bool {
-	return r.Measured && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
+	return r.Candidate.Usage != nil && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
 }
 
 // A key compares two candidates by one rule. Because states in words why the first
@@ -177,12 +181,12 @@ func rank(s Signal, l Layout, candidates []Candidate, inFlight []InFlight, ranke
 		if c.Pod.Terminal && !slices.ContainsFunc(inFlight, func(f InFlight) bool { return f.UID == c.Pod.UID }) {
 			continue
 		}
-		r := Ranked{Candidate: c, Signal: s, Measured: c.Usage != nil, Request: c.request(s)}
+		r := Ranked{Candidate: c, Signal: s, Measured: c.measured(s), Request: c.request(s)}
 		switch {
 		case r.Measured:
 			r.Usage = c.usage(s, l)
 			r.Exceeds = r.Usage > r.Request
-			r.WouldFree = stats.Known(r.Usage)
+			r.WouldFree = stats.Known(c.frees(s, l))
 		case s.Condition() == DiskPressure && l.placement(s).holds == 0:
 			r.WouldFree = stats.Known(0)
 		}

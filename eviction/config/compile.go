@@ -61,6 +61,7 @@ const (
 // compiler collects the faults and warnings of one configuration.
 type compiler struct {
 	root     *field.Path
+	kubelets bool // the configuration is the kubelet's
 	settings []setting
 	faults   field.ErrorList
 	warnings []string
@@ -79,7 +80,7 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 // Compile parses a configuration. The error is a field.ErrorList's aggregate of every
 // fault; root, which may be nil, is the prefix of each field's path.
 func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
-	c := &compiler{root: root}
+	c := &compiler{root: root, kubelets: file.Kind == kubeletKind}
 	config := Config{
 		Eviction: eviction.Config{
 			MaxPodGracePeriod:             int64(file.EvictionMaxPodGracePeriod),
@@ -195,6 +196,9 @@ func (c *compiler) signals(list string, entries map[string]string) func(func(evi
 	return func(yield func(eviction.Signal, string) bool) {
 		for _, name := range slices.Sorted(maps.Keys(entries)) {
 			s, err := eviction.ParseSignal(name)
+			if err == nil && c.kubelets && !s.Kubelets() {
+				err = fmt.Errorf("unsupported eviction signal %q: only an %s may have it", name, Kind)
+			}
 			if err != nil {
 				c.invalid(c.at(list).Key(name), entries[name], err.Error())
 			} else if !yield(s, entries[name]) {
