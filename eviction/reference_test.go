@@ -247,7 +247,7 @@ func TestRankingIsThatOfTheReference(t *testing.T) {
 						left = append(left, c)
 					}
 				}
-				for place, ranked := range eviction.Rank(s, l, candidates, nil) {
+				for place, ranked := range eviction.Rank(&eviction.Config{Layout: l}, s, candidates, nil) {
 					first := 0
 					for i := range left {
 						if evictedBefore(left[i], left[first], s, l) {

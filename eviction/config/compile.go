@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/eviction"
@@ -100,6 +101,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))
 	}
 	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
+	config.Eviction.PreferenceNamespaces = c.namespaces("evictionPreferenceNamespaces", file.EvictionPreferenceNamespaces)
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))
@@ -124,6 +126,20 @@ func (c *compiler) duration(name string, given, otherwise time.Duration) time.Du
 		return otherwise
 	}
 	return given
+}
+
+// namespaces checks names of namespaces.
+func (c *compiler) namespaces(list string, names []string) []string {
+	for i, name := range names {
+		path := c.at(list).Index(i)
+		for _, why := range validation.IsDNS1123Label(name) {
+			c.invalid(path, name, why)
+		}
+		if slices.Contains(names[:i], name) {
+			c.faults = append(c.faults, field.Duplicate(path, name))
+		}
+	}
+	return names
 }
 
 // thresholds parses the thresholds, and copies the hard ones of memory.available where
