@@ -373,7 +373,7 @@ func moved(before, after *stats.Pod) bool {
 		y, measured := b.Get()
 		return known != measured || max(x-y, y-x) > max(slack, x/100)
 	}
-	if far(before.Memory, after.Memory, slack) || far(before.Processes, after.Processes, 0) ||
+	if far(before.Memory, after.Memory, slack) || far(before.Swap, after.Swap, slack) || far(before.Processes, after.Processes, 0) ||
 		len(before.Containers) != len(after.Containers) || len(before.Volumes) != len(after.Volumes) {
 		return true
 	}
