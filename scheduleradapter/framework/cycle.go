@@ -54,6 +54,7 @@ type Cycle struct {
 	further         map[nodetable.Row][]Rejection // see Further
 	explained       map[Rejection]explanation     // of a clone; nil: plugins have the reasons
 	preFilterStatus Status                        // of PreFilter
+	rowPlugins      rowPlugins
 }
 
 // Rejection is a filter that rejected a node, with its reasons.
