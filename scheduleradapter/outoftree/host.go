@@ -216,6 +216,10 @@ func (p *profile) Begin(c *framework.Cycle) {
 	c.State = state
 	p.cycle, p.scoring = c, false
 	p.views = append(p.views[:0], view{state: state})
+	for depth := range c.Table.Tries() { // of a PodGroup: the snapshot has these moves
+		serial, moves := c.Table.Tried(depth)
+		p.views = append(p.views, view{serial: serial, replayed: len(moves), state: state})
+	}
 	for _, g := range p.adapters {
 		g.ran, g.texts, g.known = false, g.texts[:0], map[string]uint32{}
 	}

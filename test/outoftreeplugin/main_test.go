@@ -211,6 +211,24 @@ func TestNominatedPodsAreReplayedToPlugins(t *testing.T) {
 	}
 }
 
+// Of a PodGroup, the plugin finds the pods before on their nodes, each once; also when it is tried
+// again without the victims.
+// rule: S8.49
+func TestThePodsOfAPodGroupAreOnTheirNodes(t *testing.T) {
+	group := "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\nspec: {priority: 10, schedulingPolicy: {gang: {minCount: 2}}}\n"
+	member := important + "  schedulingGroup: {podGroupName: g}\n"
+	gang := node("n1") + group + pod("p", "", member) + pod("q", "", member)
+	running := pod("low", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n")
+	for name, cluster := range map[string]string{"fits": gang, "preempts": gang + running} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs, notes := simulate(t, withCounting("DefaultPreemption"), cluster, "--feature-gates", "GenericWorkload=true")
+			if code != 0 || errs != "" || !strings.Contains(out, `"scheduled":2,"unschedulable":0`) {
+				t.Fatalf("exit %d, %s\n%s\n%s", code, errs, out, strings.Join(notes, "\n"))
+			}
+		})
+	}
+}
+
 func TestPluginMakesRoomByItself(t *testing.T) {
 	cluster := node("n1") + node("n2") + node("n3") +
 		pod("a1", "", "  nodeName: n1\n") + pod("b1", "", "  nodeName: n1\n"+important) +
