@@ -188,8 +188,8 @@ func (s *Scheduler) schedulePod(p Profile, pod *nodetable.Pod) (nodetable.Row, f
 		enough = p.NumFeasibleNodesToFind(c.Candidates())
 	}
 	if !s.keepsCycles {
-		if row := p.SelectRow(c, &s.scores, enough, s.random); row != nodetable.NoRow {
-			s.visited(c.Candidates())
+		if row, visited := p.SelectRow(c, &s.scores, s.nextStart, enough, s.random); row != nodetable.NoRow {
+			s.visited(visited)
 			return row, framework.Status{}
 		}
 	}

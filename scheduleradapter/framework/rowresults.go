@@ -13,15 +13,19 @@ type rowPlugins struct {
 	classes []classScorer
 	width   int
 	spans   []int64 // buffer of scores
-	// candidates are the classes with feasible rows, parts their values of a plugin, and
+	// candidates are the classes with feasible rows, rows their numbers, parts their values of a plugin, and
 	// bonus their weighted scores.
 	candidates []uint8
+	rows       []int // by candidate
 	parts      []Class
 	scores     []int64
 	bonus      []int64
 	signature  Signature
 	values     [classValues]int32
 	wanted     [mostClasses]int64 // sums by class
+	sample     []nodetable.Row    // rows in the order of the search; see rowScores.sample
+	place      [mostClasses]int8  // index in candidates by class, of a sample
+	tied       nodetable.Bits
 }
 
 type rowFilter struct {

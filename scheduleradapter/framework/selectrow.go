@@ -3,58 +3,74 @@ package framework
 import "github.com/evictd/evictd/scheduleradapter/nodetable"
 
 // SelectRow selects a feasible row with the highest total, each of them with the same
-// probability, from the results that are kept between attempts. enough is the number
-// of feasible nodes that suffices. NoRow: the results are not known, or no row is
+// probability, from the results that are kept between attempts. start and enough are
+// those of Filter, visited is its result. NoRow: the results are not known, or no row is
 // feasible; Filter finds the reasons. It runs after Begin, and leaves the results of the
 // cycle for each row empty.
-func (r *Runner) SelectRow(c *Cycle, kept *ScoreCache, enough int, random Random) nodetable.Row {
+func (r *Runner) SelectRow(c *Cycle, kept *ScoreCache, start, enough int, random Random) (row nodetable.Row, visited int) {
 	if c.isNarrowed || len(c.nominated) > 0 || r.late < len(r.filters) || r.hooks != nil || r.everyReason {
-		return nodetable.NoRow
+		return nodetable.NoRow, 0
 	}
 	spans := len(c.Timing.Spans)
-	row := r.selectRow(c, kept, enough, random)
-	if row == nodetable.NoRow {
+	if row, visited = r.selectRow(c, kept, start, enough, random); row == nodetable.NoRow {
 		c.Timing.Spans = c.Timing.Spans[:spans] // Filter and Score are measured again
 	}
-	return row
+	return row, visited
 }
 
-func (r *Runner) selectRow(c *Cycle, kept *ScoreCache, enough int, random Random) nodetable.Row {
+func (r *Runner) selectRow(c *Cycle, kept *ScoreCache, start, enough int, random Random) (row nodetable.Row, visited int) {
 	begin := c.Timing.Begin()
 	if !r.sign(c) {
-		return nodetable.NoRow
+		return nodetable.NoRow, 0
 	}
 	e := kept.find(c)
 	if e == nil {
-		return nodetable.NoRow
+		return nodetable.NoRow, 0
 	}
 	feasible := e.feasible(c)
-	if feasible == 0 || feasible > enough {
-		return nodetable.NoRow
+	if feasible == 0 {
+		return nodetable.NoRow, 0
+	}
+	visited = c.Table.Len()
+	sampled := feasible > enough
+	if sampled {
+		feasible, visited = enough, e.sample(c, start, enough)
 	}
 	c.Timing.End(Filter, Success, begin)
 	if feasible == 1 {
-		return e.find(c, 0, 0, false)
+		return e.only(c, sampled), visited
 	}
 	begin = c.Timing.Begin()
 	if !e.scoreClasses(c) {
-		return nodetable.NoRow
+		return nodetable.NoRow, 0
 	}
 	c.Timing.End(PreScore, Success, begin)
 	begin = c.Timing.Begin()
-	best, ties := e.best(c)
-	row := e.find(c, best, random.IntN(ties), true)
+	if sampled {
+		row = e.bestOfSample(c, random)
+	} else {
+		best, ties := e.best(c)
+		row = e.find(c, best, random.IntN(ties), true)
+	}
 	c.Timing.End(Score, Success, begin)
-	return row
+	return row, visited
+}
+
+// only is the only feasible row.
+func (e *rowScores) only(c *Cycle, sampled bool) nodetable.Row {
+	if sampled {
+		return c.rowPlugins.sample[0]
+	}
+	return e.find(c, 0, 0, false)
 }
 
 // feasible lists the classes with feasible rows and counts the rows.
 func (e *rowScores) feasible(c *Cycle) (rows int) {
 	p := &c.rowPlugins
-	p.candidates = p.candidates[:0]
+	p.candidates, p.rows = p.candidates[:0], p.rows[:0]
 	for i := range e.classes {
 		if k := &e.classes[i]; k.rows > 0 && p.fits(c, k) {
-			p.candidates = append(p.candidates, uint8(i))
+			p.candidates, p.rows = append(p.candidates, uint8(i)), append(p.rows, k.rows)
 			rows += k.rows
 		}
 	}
@@ -78,9 +94,8 @@ func (e *rowScores) scoreClasses(c *Cycle) bool {
 	for i := range p.classes {
 		s := &p.classes[i]
 		p.parts, p.scores = p.parts[:0], sized(p.scores, n)
-		for _, class := range p.candidates {
-			k := &e.classes[class]
-			p.parts = append(p.parts, Class{k.values[s.at:][:s.width], k.rows})
+		for i, class := range p.candidates {
+			p.parts = append(p.parts, Class{e.classes[class].values[s.at:][:s.width], p.rows[i]})
 		}
 		s.ScoreClasses(c, p.parts, p.scores)
 		if normalizer, ok := s.ClassScorer.(Normalizer); ok {
