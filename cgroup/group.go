@@ -19,13 +19,13 @@ type Group struct {
 	top     bool // root of the hierarchy: the whole machine, with other files
 	dirs    [numHierarchies]int
 
-	usage, stat, limit, meminfo, vmstat File
-	threads, maxPIDs                    File
-	seen                                statSnapshot
-	pressure                            [numResources]File
-	refaults                            stats.Amount // of the top of v2, as read at refaulted
-	refaulted                           time.Time
-	last                                struct { // result of Memory
+	usage, stat, limit, swap, meminfo, vmstat File
+	threads, maxPIDs                          File
+	seen                                      statSnapshot
+	pressure                                  [numResources]File
+	refaults                                  stats.Amount // of the top of v2, as read at refaulted
+	refaulted                                 time.Time
+	last                                      struct { // result of Memory
 		stats.Memory
 		time.Time
 	}
@@ -97,7 +97,7 @@ func (g *Group) Path() string { return g.path }
 
 // Close closes every descriptor of the group.
 func (g *Group) Close() {
-	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.meminfo, &g.vmstat, &g.threads, &g.maxPIDs, &g.seen.failcnt,
+	for _, f := range []*File{&g.usage, &g.stat, &g.limit, &g.swap, &g.meminfo, &g.vmstat, &g.threads, &g.maxPIDs, &g.seen.failcnt,
 		&g.pressure[MemoryStall], &g.pressure[IOStall], &g.pressure[CPUStall]} {
 		f.Close()
 	}

@@ -44,6 +44,20 @@ func parseMeminfo(b []byte) (m meminfo) {
 	return m
 }
 
+// ParseSwap reads SwapTotal and SwapFree of /proc/meminfo.
+func ParseSwap(meminfo []byte) (s stats.Swap) {
+	for len(meminfo) > 0 && !(s.Total.IsKnown() && s.Free.IsKnown()) {
+		var line []byte
+		line, meminfo = cutLine(meminfo)
+		if value, ok := bytes.CutPrefix(line, []byte("SwapTotal:")); ok {
+			s.Total = kilobytes(value)
+		} else if value, ok := bytes.CutPrefix(line, []byte("SwapFree:")); ok {
+			s.Free = kilobytes(value)
+		}
+	}
+	return s
+}
+
 func kilobytes(value []byte) stats.Amount {
 	digits, ok := bytes.CutSuffix(bytes.TrimSpace(value), []byte(" kB"))
 	n, isNumber := number(digits)

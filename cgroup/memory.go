@@ -107,9 +107,27 @@ func (g *Group) machine(m *stats.Memory) error {
 // WorkingSet reads the group's memory in use as the kubelet counts it, in bytes:
 // It reads two files less than Memory.
 func (g *Group) WorkingSet() (stats.Amount, error) {
+	inUse, _, err := g.workingSet()
+	return inUse, err
+}
+
+// WorkingSetAndSwap is WorkingSet with what the group has in swap, in bytes: swap of memory.stat
+// (v1, memsw less memory) or memory.swap.current (v2). Without swap accounting that is unknown.
+func (g *Group) WorkingSetAndSwap() (inUse, swap stats.Amount, err error) {
+	inUse, swap, err = g.workingSet()
+	if err != nil || g.version == V1 || g.top {
+		return inUse, swap, err
+	}
+	var buf [32]byte
+	b, err := readKept(&g.swap, g.dirs[memory], "memory.swap.current\x00", buf[:])
+	return inUse, amount(b), g.fault("read memory.swap.current", err)
+}
+
+func (g *Group) workingSet() (inUse, swap stats.Amount, err error) {
 	var m stats.Memory
-	err := g.usageAndStat(&m, &memoryStat{})
-	return m.WorkingSet(), err
+	var stat memoryStat
+	err = g.usageAndStat(&m, &stat)
+	return m.WorkingSet(), stat.swap, err
 }
 
 // Usage reads the group's memory usage alone, in bytes, page cache included.

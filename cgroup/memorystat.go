@@ -9,6 +9,7 @@ import (
 // memoryStat is what is used of memory.stat: bytes, and events.
 type memoryStat struct {
 	inactiveFile, activeFile, slabReclaimable, shmem, refaults stats.Amount
+	swap                                                       stats.Amount // v1, with swap accounting
 }
 
 // parseMemoryStat reads memory.stat of a group and everything below it. On v1 these are
@@ -43,6 +44,8 @@ func (s *memoryStat) field(key []byte) *stats.Amount {
 		return &s.activeFile
 	case "shmem":
 		return &s.shmem
+	case "swap":
+		return &s.swap
 	case "slab_reclaimable":
 		return &s.slabReclaimable
 	case "workingset_refault_file", "workingset_refault": // the latter before Linux 5.9

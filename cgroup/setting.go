@@ -98,3 +98,12 @@ func (s *System) MemoryHighFile(group string) (string, bool) {
 	}
 	return path.Join(s.dir(memory, group), "memory.high"), true
 }
+
+// OOMGroupFile is the path of a group's memory.oom.group: where that is 1, the kernel's OOM killer
+// kills all processes of the group together. ok is false on v1.
+func (s *System) OOMGroupFile(group string) (string, bool) {
+	if s.version != V2 {
+		return "", false
+	}
+	return path.Join(s.dir(memory, group), "memory.oom.group"), true
+}

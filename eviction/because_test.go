@@ -26,7 +26,7 @@ func TestAReasonIsRoundedUnlessThatHidesWhatDecides(t *testing.T) {
 		{pod("a", 166440*ki, 32768*ki), pod("b", 36656*ki, 0), "is 130Mi above its request, shop/b 35.8Mi above"},
 		{pod("a", 52404*ki, 98304*ki), pod("b", 166500*ki, 225280*ki), "is 44.8Mi below its request, shop/b 57.4Mi below"},
 	} {
-		ranking := eviction.Rank(eviction.MemoryAvailable, eviction.SharedFs, []eviction.Candidate{c.second, c.first}, nil)
+		ranking := eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, eviction.MemoryAvailable, []eviction.Candidate{c.second, c.first}, nil)
 		if got := ranking[0].Before(&ranking[1]); got != c.want {
 			t.Errorf("%q, want %q", got, c.want)
 		}

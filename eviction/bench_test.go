@@ -76,6 +76,6 @@ func BenchmarkRank500Pods(b *testing.B) {
 	ranked := make([]eviction.Ranked, 0, len(in.Candidates))
 	b.ReportAllocs()
 	for b.Loop() {
-		ranked = eviction.Rank(eviction.MemoryAvailable, eviction.SharedFs, in.Candidates, ranked[:0])
+		ranked = eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, eviction.MemoryAvailable, in.Candidates, ranked[:0])
 	}
 }

@@ -261,7 +261,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	if known && missing <= 0 {
 		return false
 	}
-	ranking := rank(t.Signal, cfg.Layout, in.Candidates, st.InFlight, in.Buffers.forRanking(len(in.Candidates)))
+	ranking := rank(cfg, t.Signal, in.Candidates, st.InFlight, in.Buffers.forRanking(len(in.Candidates)))
 	held := held(ranking)
 	if t.Hard() && st.hasten(cfg, in, t.Signal, ranking, d) {
 		return true

@@ -26,7 +26,7 @@ func TestWhatIsDeletedAndOpenIsHeldWhereLocalVolumesAre(t *testing.T) {
 		{eviction.ContainerFsAvailable, eviction.SplitFs, 7 * gi},
 		{eviction.ContainerFsAvailable, eviction.SeparateFs, 0},
 	} {
-		if got := eviction.Rank(test.signal, test.layout, []eviction.Candidate{c}, nil)[0].Usage; got != test.want {
+		if got := eviction.Rank(&eviction.Config{Layout: test.layout}, test.signal, []eviction.Candidate{c}, nil)[0].Usage; got != test.want {
 			t.Errorf("%v on %v: got %d, want %d", test.signal, test.layout, got, test.want)
 		}
 	}

@@ -19,8 +19,8 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	}
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
-		if c.Usage != nil && st.dying(c.Pod, t.Signal, cfg.Layout, in.Now) {
-			missing -= c.usage(t.Signal, cfg.Layout)
+		if c.measured(t.Signal) && st.dying(c.Pod, t.Signal, cfg.Layout, in.Now) {
+			missing -= c.frees(t.Signal, cfg.Layout)
 		}
 	}
 	return missing, true

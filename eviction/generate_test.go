@@ -111,7 +111,7 @@ func anyUsage(r *rand.Rand, p *eviction.Pod) *stats.Pod {
 	if r.IntN(5) == 0 {
 		return nil
 	}
-	u := &stats.Pod{Memory: amount(r, 700), Processes: amount(r, 20)}
+	u := &stats.Pod{Memory: amount(r, 700), Swap: amount(r, one[int64](r, 1, 300)), Processes: amount(r, 20)}
 	for range len(p.Containers) + one(r, 0, 0, 0, 1) - one(r, 0, 0, 0, min(1, len(p.Containers))) {
 		u.Containers = append(u.Containers, stats.Container{
 			Memory: amount(r, 700), Rootfs: amount(r, 300), RootfsInodes: amount(r, 30), Logs: amount(r, 300), LogsInodes: amount(r, 3)})

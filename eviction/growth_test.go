@@ -29,7 +29,7 @@ func TestGrowthSettlesWhatTheKubeletsRulesLeaveEqualAndNothingElse(t *testing.T)
 		eviction.PIDAvailable:    "a-still b-grows c-bigger d-grows-most-and-counts-more",
 	} {
 		var order []string
-		ranking := eviction.Rank(signal, eviction.SharedFs, candidates, nil)
+		ranking := eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, signal, candidates, nil)
 		for _, r := range ranking {
 			order = append(order, r.Pod.Name)
 		}

@@ -31,6 +31,7 @@ const (
 	nodeLowMessage        = "The node was low on resource: %v. "
 	thresholdMetMessage   = "Threshold quantity: %v, available: %v. "
 	podMessage            = "Pod %s was using %s, request is %s, has larger consumption of %v. "
+	podSwapMessage        = "Pod %s was using %s of memory and %s of swap, request is %s. "
 	containerMessage      = "Container %s was using %s, request is %s, has larger consumption of %v. "
 	containerLimitMessage = "Container %s exceeded its local ephemeral storage limit %q. "
 	podLimitMessage       = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
@@ -39,6 +40,21 @@ const (
 
 // NodeLowMessage is the begin of the message of a victim of node pressure.
 func NodeLowMessage(s Signal) string { return fmt.Sprintf(nodeLowMessage, s.Resource()) }
+
+// StarvedResource is the resource of which a pod was evicted, by the message of its status; empty
+// for a message that no eviction has, such as that of a pod which the kubelet did not admit.
+func StarvedResource(message string) v1.ResourceName {
+	begin := func(format string) string { text, _, _ := strings.Cut(format, "%"); return text }
+	if rest, low := strings.CutPrefix(message, begin(nodeLowMessage)); low {
+		name, _, _ := strings.Cut(rest, ". ")
+		return v1.ResourceName(name)
+	}
+	if strings.HasPrefix(message, begin(podLimitMessage)) || strings.HasPrefix(message, begin(emptyDirMessage)) ||
+		strings.HasPrefix(message, begin(containerLimitMessage)) && strings.Contains(message, "local ephemeral storage limit") {
+		return v1.ResourceEphemeralStorage
+	}
+	return ""
+}
 
 // message writes the message and the event's annotations of a victim of node
 // pressure. Without statistics there are no annotations.
@@ -51,7 +67,12 @@ func message(c Candidate, met Met) (string, map[string]string) {
 	if c.Usage == nil {
 		return b.String(), annotations
 	}
-	if request := c.Pod.PodLevelMemoryRequest; request != nil && starved == v1.ResourceMemory && c.Usage.Memory.IsKnown() {
+	if met.Signal == SwapAvailable {
+		if usage := c.usage(met.Signal, SharedFs); c.Usage.Swap.IsKnown() && usage > c.Pod.MemoryRequest {
+			fmt.Fprintf(&b, podSwapMessage, c.Pod.Name, bytes(c.Usage.Memory.Or(0)), bytes(c.Usage.Swap.Or(0)), bytes(c.Pod.MemoryRequest))
+			annotations[offendingPod], annotations[offendingPodUsage] = c.Pod.Name, bytes(usage).String()
+		}
+	} else if request := c.Pod.PodLevelMemoryRequest; request != nil && starved == v1.ResourceMemory && c.Usage.Memory.IsKnown() {
 		usage := bytes(c.Usage.Memory.Or(0))
 		fmt.Fprintf(&b, podMessage, c.Pod.Name, usage, written(*request), starved)
 		annotations[offendingPod] = c.Pod.Name

@@ -3,6 +3,8 @@ package eviction
 import (
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/stats"
 )
 
@@ -70,16 +72,33 @@ func local(v *Volume) bool     { return v.Local }
 func ephemeral(v *Volume) bool { return v.Ephemeral }
 
 // usage is what the candidate holds of the starved resource, in the signal's
-// unit. It asks for measured usage.
+// unit: of swap, memory and swap together, which is what it would use of memory without
+// swap. It asks for measured usage.
 func (c Candidate) usage(s Signal, l Layout) int64 {
-	switch s.Condition() {
-	case MemoryPressure:
+	switch {
+	case s == SwapAvailable:
+		return c.Usage.Memory.Or(0) + c.Usage.Swap.Or(0)
+	case s.Condition() == MemoryPressure:
 		return c.Usage.Memory.Or(0)
-	case PIDPressure:
+	case s.Condition() == PIDPressure:
 		return c.Usage.Processes.Or(0)
 	default:
 		return c.part(l.placement(s).holds, s.Resource() == ResourceInodes, local)
 	}
+}
+
+// frees is what the candidate's end frees of the starved resource, in the signal's unit. It
+// asks for measured usage.
+func (c Candidate) frees(s Signal, l Layout) int64 {
+	if s == SwapAvailable {
+		return c.Usage.Swap.Or(0)
+	}
+	return c.usage(s, l)
+}
+
+// measured says whether there are the statistics of the pod that the signal's ranking needs.
+func (c Candidate) measured(s Signal) bool {
+	return c.Usage != nil && (s != SwapAvailable || c.Usage.Swap.IsKnown())
 }
 
 // request is what the candidate asked for of the starved resource. Inodes and
@@ -87,9 +106,9 @@ func (c Candidate) usage(s Signal, l Layout) int64 {
 // compare them with requested bytes.
 func (c Candidate) request(s Signal) int64 {
 	switch s.Resource() {
-	case "memory":
+	case v1.ResourceMemory, ResourceSwap:
 		return c.Pod.MemoryRequest
-	case "ephemeral-storage":
+	case v1.ResourceEphemeralStorage:
 		return c.Pod.StorageRequest
 	}
 	return 0

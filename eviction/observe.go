@@ -42,5 +42,8 @@ func (o *Observer) Observe(n *stats.Node) Observations {
 	at(ContainerFsAvailable, n.ContainerFs.Time, n.ContainerFs.Available, n.ContainerFs.Capacity)
 	at(ContainerFsInodesFree, n.ContainerFs.Time, n.ContainerFs.InodesFree, n.ContainerFs.Inodes)
 	set(PIDAvailable, n.Tasks.Max.Minus(n.Tasks.Running), n.Tasks.Max)
+	if total, known := n.Swap.Total.Get(); known && total > 0 { // without swap there is none to run out of
+		set(SwapAvailable, n.Swap.Free, n.Swap.Total)
+	}
 	return all
 }

@@ -1,6 +1,7 @@
 package eviction
 
 import (
+	"fmt"
 	"math"
 
 	v1 "k8s.io/api/core/v1"
@@ -21,6 +22,32 @@ const (
 	CriticalPriority Protection = "system-critical priority"
 )
 
+// PreferenceAnnotation of a pod is first or last: see Preference.
+const PreferenceAnnotation = "evictd.io/eviction"
+
+// Preference is the place that a pod asks for among those that exceed their requests alike and
+// have its priority. It counts in the namespaces of the configuration.
+type Preference int8
+
+// The preferences, in the order of eviction.
+const (
+	EvictFirst Preference = iota - 1
+	NoPreference
+	EvictLast
+)
+
+func (p Preference) String() string { return [...]string{"first", "", "last"}[p+1] }
+
+// ParsePreference reads a value of PreferenceAnnotation.
+func ParsePreference(text string) (Preference, error) {
+	for _, p := range []Preference{EvictFirst, EvictLast} {
+		if p.String() == text {
+			return p, nil
+		}
+	}
+	return NoPreference, fmt.Errorf("annotation %s: %q: expected first or last", PreferenceAnnotation, text)
+}
+
 // Pod is what eviction needs to know of a pod, digested once when the pod
 // appears and never changed after. Bytes, unless said otherwise.
 type Pod struct {
@@ -30,6 +57,7 @@ type Pod struct {
 	Generation      int64
 	Priority        int32
 	QOS             v1.PodQOSClass
+	Preference      Preference
 	Protection      Protection
 	// Estimated says that class and requests were inferred from the container runtime,
 	// which is the only source of the pod.
@@ -118,6 +146,7 @@ func Digest(pod *v1.Pod) *Pod {
 			p.Owner = owner.UID
 		}
 	}
+	p.Preference, _ = ParsePreference(pod.Annotations[PreferenceAnnotation])
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority
 	}

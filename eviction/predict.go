@@ -59,7 +59,7 @@ func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 		in.Pass = Continue
 		_, d = Decide(&alone, after, in)
 	}
-	ranking := Rank(t.Signal, cfg.Layout, in.Candidates, nil)
+	ranking := Rank(cfg, t.Signal, in.Candidates, nil)
 	for _, r := range ranking {
 		if st.indexInFlight(r.Pod.UID) < 0 {
 			f.Ranking = append(f.Ranking, r)
@@ -107,6 +107,9 @@ func (r *Ranked) Compare(next *Ranked) []Comparison {
 	var all []Comparison
 	for _, k := range orders[r.Signal.Condition()] {
 		c := Comparison{k.name, k.value(r), k.value(next), k.compare(*r, *next) != 0}
+		if c.This == "" && c.Next == "" { // neither has what the key compares
+			continue
+		}
 		if all = append(all, c); c.Decides {
 			break
 		}

@@ -73,7 +73,7 @@ func TestEachChangeIsTheSmallestThatPasses(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		s := one(r, eviction.MemoryAvailable, eviction.NodeFsAvailable, eviction.PIDAvailable)
 		candidates := anyCandidates(r, 6)
-		ranking := eviction.Rank(s, eviction.SharedFs, candidates, nil)
+		ranking := eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, s, candidates, nil)
 		if len(ranking) < 2 {
 			return
 		}
@@ -103,7 +103,7 @@ func TestEachChangeIsTheSmallestThatPasses(t *testing.T) {
 					pod.StorageRequest = probe.to
 				}
 				changed := []eviction.Candidate{ranking[j].Candidate, {Pod: &pod, Usage: ranking[i].Candidate.Usage, Growth: ranking[i].Growth}}
-				first := eviction.Rank(s, eviction.SharedFs, changed, nil)[0].Pod.UID == pod.UID
+				first := eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, s, changed, nil)[0].Pod.UID == pod.UID
 				if passes := first != (i < j); passes != probe.passes {
 					t.Fatalf("%s %d instead of %d: passes %t, want %t", c.Of, probe.to, c.From, passes, probe.passes)
 				}
@@ -120,7 +120,7 @@ func TestOnlyFiguresThatReachThePlaceAreNamed(t *testing.T) {
 	pod := func(uid types.UID, priority int32, request, used int64) eviction.Candidate {
 		return eviction.Candidate{Pod: &eviction.Pod{UID: uid, Priority: priority, MemoryRequest: request}, Usage: &stats.Pod{Memory: stats.Known(used)}}
 	}
-	ranking := eviction.Rank(eviction.MemoryAvailable, eviction.SharedFs, []eviction.Candidate{pod("a", 0, 100, 300), pod("b", 0, 100, 50), pod("c", 5, 100, 50)}, nil)
+	ranking := eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, eviction.MemoryAvailable, []eviction.Candidate{pod("a", 0, 100, 300), pod("b", 0, 100, 50), pod("c", 5, 100, 50)}, nil)
 	for _, c := range []struct {
 		from, to int
 		want     []eviction.Change

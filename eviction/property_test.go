@@ -237,9 +237,9 @@ func TestRankingIsATotalOrderWhateverTheOrderOfThePods(t *testing.T) {
 		layout := one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs)
 		candidates := anyCandidates(r, 9)
 		for _, s := range eviction.Signals() {
-			order := uids(eviction.Rank(s, layout, candidates, nil))
+			order := uids(eviction.Rank(&eviction.Config{Layout: layout}, s, candidates, nil))
 			r.Shuffle(len(candidates), func(i, j int) { candidates[i], candidates[j] = candidates[j], candidates[i] })
-			if again := uids(eviction.Rank(s, layout, candidates, nil)); !slices.Equal(order, again) {
+			if again := uids(eviction.Rank(&eviction.Config{Layout: layout}, s, candidates, nil)); !slices.Equal(order, again) {
 				t.Fatalf("%v: %v, and shuffled %v", s, order, again)
 			}
 			// That every pair stands as the whole does makes the order of pairs
@@ -247,7 +247,7 @@ func TestRankingIsATotalOrderWhateverTheOrderOfThePods(t *testing.T) {
 			for _, a := range candidates {
 				for _, b := range candidates {
 					i, j := slices.Index(order, a.Pod.UID), slices.Index(order, b.Pod.UID)
-					pair := uids(eviction.Rank(s, layout, []eviction.Candidate{a, b}, nil))
+					pair := uids(eviction.Rank(&eviction.Config{Layout: layout}, s, []eviction.Candidate{a, b}, nil))
 					if i >= 0 && j >= 0 && i < j && !slices.Equal(pair, []types.UID{a.Pod.UID, b.Pod.UID}) {
 						t.Fatalf("%v: %v as a pair, %v among all", s, pair, order)
 					}
@@ -268,7 +268,7 @@ func uids(ranking []eviction.Ranked) []types.UID {
 func TestWhatARankingSaysPutsOnePodBeforeTheNext(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		for _, s := range eviction.Signals() {
-			ranking := eviction.Rank(s, one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs), anyCandidates(r, 5), nil)
+			ranking := eviction.Rank(&eviction.Config{Layout: one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs)}, s, anyCandidates(r, 5), nil)
 			for i := range ranking[:max(0, len(ranking)-1)] {
 				if why := ranking[i].Before(&ranking[i+1]); why == "" || why == ranking[i].Before(&ranking[i]) {
 					t.Fatalf("%v: %v before %v: %q", s, ranking[i].Pod, ranking[i+1].Pod, why)

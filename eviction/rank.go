@@ -15,15 +15,18 @@ import (
 type Ranked struct {
 	Candidate
 	Signal Signal
-	// Measured says whether there are statistics of the pod at all.
+	// Measured says whether there are the statistics of the pod that the order needs.
 	Measured bool
+	// Preference of the pod, where it counts.
+	Preference Preference
 	// Usage and Request in the signal's unit.
 	Usage, Request int64
 	// Exceeds says whether usage is above the request. Not a key for pids.
 	Exceeds bool
 	// WouldFree is what the pod's end frees, in the signal's unit; unknown
 	// without statistics, unless pods hold nothing on the filesystem at all.
-	// Zero exempts the pod from a disk signal.
+	// Zero exempts the pod from a signal of a disk, and of swap: a pod that may not
+	// swap holds none.
 	WouldFree stats.Amount
 }
 
@@ -35,12 +38,15 @@ func (r *Ranked) Exempt() string {
 	if r.Signal.Condition() == DiskPressure && r.WouldFree == stats.Known(0) {
 		return "holds nothing on the starved filesystem"
 	}
+	if r.Signal == SwapAvailable && r.WouldFree == stats.Known(0) {
+		return "holds no swap"
+	}
 	return ""
 }
 
 // ended says whether no process of the pod is left, whatever it holds still.
 func (r *Ranked) ended() bool {
-	return r.Measured && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
+	return r.Candidate.Usage != nil && (r.Candidate.Usage.Threads == stats.Known(0) || r.Candidate.Usage.Processes == stats.Known(0))
 }
 
 // A key compares two candidates by one rule. Because states in words why the first
@@ -77,6 +83,17 @@ var (
 		func(a, b Ranked) int { return cmp.Compare(a.Pod.Priority, b.Pod.Priority) },
 		func(a, b *Ranked) string {
 			return fmt.Sprintf("priority %d is lower than %d of %v", a.Pod.Priority, b.Pod.Priority, b.Pod)
+		},
+	}
+	byPreference = key{
+		PreferenceAnnotation,
+		func(r *Ranked) string { return r.Preference.String() },
+		func(a, b Ranked) int { return cmp.Compare(a.Preference, b.Preference) },
+		func(a, b *Ranked) string {
+			if a.Preference == EvictFirst {
+				return "its annotation " + PreferenceAnnotation + " is first"
+			}
+			return fmt.Sprintf("the annotation %s of %v is last", PreferenceAnnotation, b.Pod)
 		},
 	}
 	byOverRequest = key{
@@ -118,11 +135,12 @@ var (
 
 // orders gives the keys of a condition's ranking, first one first (kubelet
 // 1.37: rankMemoryPressure, rankDiskPressureFunc, rankPIDPressure). What follows
-// the kubelet's keys settles what they leave equal.
+// the kubelet's keys settles what they leave equal. byPreference is none of the kubelet's, and off
+// where the configuration lists no namespaces.
 var orders = [NumConditions][]key{
-	MemoryPressure: {byStatistics, byExcess, byPriority, byOverRequest, byGrowth, byUID},
-	DiskPressure:   {byStatistics, byExcess, byPriority, byOverRequest, byUID},
-	PIDPressure:    {byStatistics, byPriority, byProcesses, byUID},
+	MemoryPressure: {byStatistics, byExcess, byPriority, byPreference, byOverRequest, byGrowth, byUID},
+	DiskPressure:   {byStatistics, byExcess, byPriority, byPreference, byOverRequest, byUID},
+	PIDPressure:    {byStatistics, byPriority, byPreference, byProcesses, byUID},
 }
 
 // overRequest is the use above the request, negative below it; nothing where
@@ -167,23 +185,26 @@ func (r *Ranked) Before(next *Ranked) string {
 
 // Rank orders all candidates for a signal, exempt ones among them. Ended pods
 // are left out. The result is appended to ranked, which may be nil.
-func Rank(s Signal, l Layout, candidates []Candidate, ranked []Ranked) []Ranked {
-	return rank(s, l, candidates, nil, ranked)
+func Rank(cfg *Config, s Signal, candidates []Candidate, ranked []Ranked) []Ranked {
+	return rank(cfg, s, candidates, nil, ranked)
 }
 
 // rank is Rank with the victims in flight that are reported as ended already.
-func rank(s Signal, l Layout, candidates []Candidate, inFlight []InFlight, ranked []Ranked) []Ranked {
+func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ranked []Ranked) []Ranked {
 	for _, c := range candidates {
 		if c.Pod.Terminal && !slices.ContainsFunc(inFlight, func(f InFlight) bool { return f.UID == c.Pod.UID }) {
 			continue
 		}
-		r := Ranked{Candidate: c, Signal: s, Measured: c.Usage != nil, Request: c.request(s)}
+		r := Ranked{Candidate: c, Signal: s, Measured: c.measured(s), Request: c.request(s)}
+		if slices.Contains(cfg.PreferenceNamespaces, c.Pod.Namespace) {
+			r.Preference = c.Pod.Preference
+		}
 		switch {
 		case r.Measured:
-			r.Usage = c.usage(s, l)
+			r.Usage = c.usage(s, cfg.Layout)
 			r.Exceeds = r.Usage > r.Request
-			r.WouldFree = stats.Known(r.Usage)
-		case s.Condition() == DiskPressure && l.placement(s).holds == 0:
+			r.WouldFree = stats.Known(c.frees(s, cfg.Layout))
+		case s.Condition() == DiskPressure && cfg.Layout.placement(s).holds == 0:
 			r.WouldFree = stats.Known(0)
 		}
 		ranked = append(ranked, r)

@@ -64,11 +64,11 @@ func TestEveryRankingKeyExplainsItself(t *testing.T) {
 	usage := func(memory int64) *stats.Pod {
 		return &stats.Pod{Memory: stats.Known(memory), Processes: stats.Known(memory >> 20)}
 	}
-	a := &Pod{UID: "a", Namespace: "default", Name: "a"}
+	a := &Pod{UID: "a", Namespace: "default", Name: "a", Preference: EvictFirst}
 	b := &Pod{UID: "b", Namespace: "default", Name: "b", Priority: 1}
 	for c, order := range orders {
 		signal := map[Condition]Signal{MemoryPressure: MemoryAvailable, DiskPressure: NodeFsAvailable, PIDPressure: PIDAvailable}[Condition(c)]
-		ranked := Rank(signal, 0, []Candidate{{Pod: a, Usage: usage(2 << 20)}, {Pod: b, Usage: usage(1 << 20)}}, nil)
+		ranked := Rank(&Config{PreferenceNamespaces: []string{"default"}}, signal, []Candidate{{Pod: a, Usage: usage(2 << 20)}, {Pod: b, Usage: usage(1 << 20)}}, nil)
 		names := map[string]bool{}
 		for _, k := range order {
 			if k.name == "" || names[k.name] {

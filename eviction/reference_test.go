@@ -148,6 +148,9 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 	if s == eviction.MemoryAvailable || s == eviction.AllocatableMemoryAvailable {
 		return c.Usage.Memory.Or(0)
 	}
+	if s == eviction.SwapAvailable {
+		return c.Usage.Memory.Or(0) + c.Usage.Swap.Or(0)
+	}
 	if s == eviction.PIDAvailable {
 		return c.Usage.Processes.Or(0)
 	}
@@ -184,28 +187,31 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 
 // evictedBefore is the kubelet's order with what evictd mends in it.
 func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
-	if (a.Usage == nil) != (b.Usage == nil) {
-		return b.Usage == nil
+	measured := func(c eviction.Candidate) bool {
+		return c.Usage != nil && (s != eviction.SwapAvailable || c.Usage.Swap.IsKnown())
+	}
+	if measured(a) != measured(b) {
+		return measured(a)
 	}
 	var usageA, usageB int64
-	if a.Usage != nil {
+	if measured(a) && measured(b) {
 		usageA, usageB = held(a, s, l), held(b, s, l)
 	}
 	var requestA, requestB int64
 	switch s {
-	case eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable:
+	case eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.SwapAvailable:
 		requestA, requestB = a.Pod.MemoryRequest, b.Pod.MemoryRequest
 	case eviction.NodeFsAvailable, eviction.ImageFsAvailable, eviction.ContainerFsAvailable:
 		requestA, requestB = a.Pod.StorageRequest, b.Pod.StorageRequest
 	}
-	exceedsA, exceedsB := a.Usage != nil && usageA > requestA, b.Usage != nil && usageB > requestB
+	exceedsA, exceedsB := measured(a) && usageA > requestA, measured(b) && usageB > requestB
 	if s != eviction.PIDAvailable && exceedsA != exceedsB {
 		return exceedsA
 	}
 	if a.Pod.Priority != b.Pod.Priority {
 		return a.Pod.Priority < b.Pod.Priority
 	}
-	if overA, overB := usageA-requestA, usageB-requestB; a.Usage != nil && overA != overB {
+	if overA, overB := usageA-requestA, usageB-requestB; measured(a) && overA != overB {
 		return overA > overB
 	}
 	return a.Pod.UID < b.Pod.UID
@@ -241,7 +247,7 @@ func TestRankingIsThatOfTheReference(t *testing.T) {
 						left = append(left, c)
 					}
 				}
-				for place, ranked := range eviction.Rank(s, l, candidates, nil) {
+				for place, ranked := range eviction.Rank(&eviction.Config{Layout: l}, s, candidates, nil) {
 					first := 0
 					for i := range left {
 						if evictedBefore(left[i], left[first], s, l) {

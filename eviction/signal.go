@@ -12,8 +12,8 @@ import (
 // of a pod's own that it can exceed.
 type Signal uint8
 
-// The nine signals of node pressure, in the order in which they are acted on,
-// and the three local-storage limits, which have no threshold of the node's.
+// The signals of node pressure: the kubelet's nine, then those of evictd alone; and the
+// three local-storage limits, which have no threshold of the node's.
 const (
 	MemoryAvailable Signal = iota
 	AllocatableMemoryAvailable
@@ -24,13 +24,14 @@ const (
 	ContainerFsAvailable
 	ContainerFsInodesFree
 	PIDAvailable
+	SwapAvailable
 
 	EmptyDirLimit
 	PodEphemeralStorageLimit
 	ContainerEphemeralStorageLimit
 
 	// NumSignals counts the signals that a threshold can be set on.
-	NumSignals = int(PIDAvailable) + 1
+	NumSignals = int(SwapAvailable) + 1
 )
 
 // Condition is a node condition that starving signals raise.
@@ -57,6 +58,7 @@ func (c Condition) String() string { return string(c.Type()) }
 const (
 	ResourceInodes v1.ResourceName = "inodes"
 	ResourcePIDs   v1.ResourceName = "pids"
+	ResourceSwap   v1.ResourceName = "swap"
 )
 
 var signals = [...]struct {
@@ -75,6 +77,7 @@ var signals = [...]struct {
 	ContainerFsAvailable:       {"containerfs.available", DiskPressure, v1.ResourceEphemeralStorage, containerFs, resource.BinarySI},
 	ContainerFsInodesFree:      {"containerfs.inodesFree", DiskPressure, ResourceInodes, containerFs, resource.DecimalSI},
 	PIDAvailable:               {"pid.available", PIDPressure, ResourcePIDs, noFs, resource.DecimalSI},
+	SwapAvailable:              {"swap.available", MemoryPressure, ResourceSwap, noFs, resource.BinarySI},
 
 	EmptyDirLimit:                  {"emptydirfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 	PodEphemeralStorageLimit:       {"ephemeralpodfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
@@ -109,9 +112,13 @@ func (s Signal) Condition() Condition { return signals[s].condition }
 // Resource is the name of the starved resource in messages and ranking.
 func (s Signal) Resource() v1.ResourceName { return signals[s].resource }
 
-// Requestable says whether pods request the starved resource.
+// Kubelets says whether the kubelet has the signal, and a KubeletConfiguration may.
+func (s Signal) Kubelets() bool { return s <= PIDAvailable }
+
+// Requestable says whether pods request the starved resource. What they hold in swap
+// counts toward the memory that they request.
 func (s Signal) Requestable() bool {
-	return s.Resource() == v1.ResourceMemory || s.Resource() == v1.ResourceEphemeralStorage
+	return s.Condition() == MemoryPressure || s.Resource() == v1.ResourceEphemeralStorage
 }
 
 // Quantity writes an amount of the signal as messages and reports show it:

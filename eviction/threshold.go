@@ -111,6 +111,8 @@ type Config struct {
 	// EnoughVictims ends as many pods in a pass as cover what is missing, one
 	// otherwise.
 	EnoughVictims bool
+	// PreferenceNamespaces are those in which the Preference of a pod counts.
+	PreferenceNamespaces []string
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim
 	// that ranks first end at a hard threshold in place of another pod.
 	MeasuresRelief bool

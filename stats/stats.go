@@ -113,6 +113,12 @@ type Stall struct {
 	Known      bool
 }
 
+// Swap is the swap space of the machine, bytes: SwapTotal and SwapFree of /proc/meminfo. A page
+// that zswap keeps compressed occupies its place in it, and a zram device is a part of it.
+type Swap struct {
+	Total, Free Amount
+}
+
 // Node is one reading of the node, taken at Time. Each value that could not be read is
 // unknown.
 type Node struct {
@@ -123,6 +129,7 @@ type Node struct {
 	ImageFs     Filesystem
 	ContainerFs Filesystem
 	Tasks       Tasks
+	Swap        Swap
 
 	MemoryStall, IOStall, CPUStall Stall
 }
@@ -131,6 +138,7 @@ type Node struct {
 type Pod struct {
 	Time       time.Time
 	Memory     Amount      // working set, bytes
+	Swap       Amount      // bytes of the pod in swap; unknown without swap accounting
 	Processes  Amount      // entries of cgroup.procs, as the kubelet counts pids
 	Threads    Amount      // tasks, as the kernel counts pids
 	Containers []Container // in the order of the pod's manifest, init containers first

@@ -9,6 +9,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/eviction"
@@ -61,6 +62,7 @@ const (
 // compiler collects the faults and warnings of one configuration.
 type compiler struct {
 	root     *field.Path
+	kubelets bool // the configuration is the kubelet's
 	settings []setting
 	faults   field.ErrorList
 	warnings []string
@@ -79,7 +81,7 @@ func (c *compiler) warn(path *field.Path, format string, args ...any) {
 // Compile parses a configuration. The error is a field.ErrorList's aggregate of every
 // fault; root, which may be nil, is the prefix of each field's path.
 func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
-	c := &compiler{root: root}
+	c := &compiler{root: root, kubelets: file.Kind == kubeletKind}
 	config := Config{
 		Eviction: eviction.Config{
 			MaxPodGracePeriod:             int64(file.EvictionMaxPodGracePeriod),
@@ -99,6 +101,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))
 	}
 	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
+	config.Eviction.PreferenceNamespaces = c.namespaces("evictionPreferenceNamespaces", file.EvictionPreferenceNamespaces)
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))
@@ -123,6 +126,20 @@ func (c *compiler) duration(name string, given, otherwise time.Duration) time.Du
 		return otherwise
 	}
 	return given
+}
+
+// namespaces checks names of namespaces.
+func (c *compiler) namespaces(list string, names []string) []string {
+	for i, name := range names {
+		path := c.at(list).Index(i)
+		for _, why := range validation.IsDNS1123Label(name) {
+			c.invalid(path, name, why)
+		}
+		if slices.Contains(names[:i], name) {
+			c.faults = append(c.faults, field.Duplicate(path, name))
+		}
+	}
+	return names
 }
 
 // thresholds parses the thresholds, and copies the hard ones of memory.available where
@@ -195,6 +212,9 @@ func (c *compiler) signals(list string, entries map[string]string) func(func(evi
 	return func(yield func(eviction.Signal, string) bool) {
 		for _, name := range slices.Sorted(maps.Keys(entries)) {
 			s, err := eviction.ParseSignal(name)
+			if err == nil && c.kubelets && !s.Kubelets() {
+				err = fmt.Errorf("unsupported eviction signal %q: only an %s may have it", name, Kind)
+			}
 			if err != nil {
 				c.invalid(c.at(list).Key(name), entries[name], err.Error())
 			} else if !yield(s, entries[name]) {

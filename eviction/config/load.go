@@ -13,6 +13,8 @@ import (
 	"github.com/evictd/evictd/internal/manifest"
 )
 
+const kubeletKind = "KubeletConfiguration"
+
 // Load reads a configuration file strictly: an EvictdConfiguration, or a
 // KubeletConfiguration, of which it uses the eviction, reserved-resources and image
 // collection fields. The error joins every fault; the other fields are read, so that
@@ -30,7 +32,7 @@ func Load(data []byte) (EvictdConfiguration, error) {
 	switch about {
 	case metav1.TypeMeta{APIVersion: APIVersion, Kind: Kind}:
 		err = manifest.Decode(documents[0], &c)
-	case metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: "KubeletConfiguration"}:
+	case metav1.TypeMeta{APIVersion: kubelet.SchemeGroupVersion.String(), Kind: kubeletKind}:
 		var k kubelet.KubeletConfiguration
 		err = errors.Join(manifest.Decode(documents[0], &k), checkKubelet(&k).ToAggregate())
 		c = fromKubelet(&k)

@@ -83,6 +83,9 @@ type EvictdConfiguration struct {
 	// VictimsPerPass is one (the default), or enough: as many as cover what is
 	// missing of a threshold and its minimum reclaim.
 	VictimsPerPass string `json:"victimsPerPass,omitempty"`
+	// EvictionPreferenceNamespaces are those in which the annotation evictd.io/eviction of a
+	// pod, first or last, places it among pods of the same priority; empty means none.
+	EvictionPreferenceNamespaces []string `json:"evictionPreferenceNamespaces,omitempty"`
 
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`

@@ -33,7 +33,7 @@ const (
 
 // fillRates are the fastest plausible ways to use up a signal, units a second:
 // memory as fast as three processors can touch pages, a disk as fast as it can be written,
-// inodes and process ids as fast as the kernel can make them.
+// inodes and process ids as fast as the kernel can make them, swap as fast as a disk.
 var fillRates = [eviction.NumSignals]int64{
 	eviction.MemoryAvailable:            3 * processorFillRate,
 	eviction.AllocatableMemoryAvailable: 3 * processorFillRate,
@@ -44,6 +44,7 @@ var fillRates = [eviction.NumSignals]int64{
 	eviction.ContainerFsAvailable:       3 << 30,
 	eviction.ContainerFsInodesFree:      500_000,
 	eviction.PIDAvailable:               100_000,
+	eviction.SwapAvailable:              3 << 30,
 }
 
 // processorFillRate is how fast a processor uses up memory, bytes a second: the kernel fills each

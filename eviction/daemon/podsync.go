@@ -12,6 +12,7 @@ import (
 
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
@@ -33,15 +34,18 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	if d.cluster != nil {
 		clusterChanged = d.cluster.agent.Changed()
 	}
+	annotations := d.newAnnotations()
+	defer annotations.close()
 	again := time.NewTicker(d.cfg.HousekeepingInterval)
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
 	for changed, ticks := true, 0; ; {
-		measured := d.recent(ctx)
+		last := d.recent(ctx)
 		all := changed || ticks%rescore == 0
-		d.score(measured, all)
-		d.prepare(measured, all)
+		d.score(last.Candidates, all)
+		d.prepare(&last, all)
+		annotations.follow(d.tracker.pods())
 		var look <-chan time.Time
 		if g := d.tracker.podsGroup; g != nil && g.missing() {
 			look = time.After(podsCgroupInterval)
@@ -107,23 +111,23 @@ func (d *Daemon) updatePods() (changed bool) {
 	return changed
 }
 
-// recent returns the pods as the loop measured them last, none if the loop has ended. Once
+// recent returns the loop's last snapshot, without pods if the loop has ended. Once
 // the loop has received the last pods, what is open for others is closed, except for pods that are
 // being killed.
-func (d *Daemon) recent(ctx context.Context) []eviction.Candidate {
+func (d *Daemon) recent(ctx context.Context) control.Snapshot {
 	ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 	defer cancel()
 	last, err := d.loop.Recent(ctx)
 	if err != nil {
-		return nil
+		return control.Snapshot{}
 	}
 	if !d.loop.HasReceived(&last) {
-		return last.Candidates
+		return last
 	}
 	d.tracker.closeRemoved(func(uid types.UID) bool {
 		return d.killer.Kills(uid) || last.State.Victim(uid) != nil
 	})
-	return last.Candidates
+	return last
 }
 
 // rescore is the number of ticks between writes of the scores of all pods: a pod whose
@@ -161,7 +165,7 @@ func (d *Daemon) score(measured []eviction.Candidate, all bool) {
 // prepare opens pidfds of the pods that would be evicted first for memory.available, so that
 // none is opened when memory is short: of all of these, or of those whose number of tasks
 // has changed.
-func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
+func (d *Daemon) prepare(last *control.Snapshot, all bool) {
 	if d.dryRun || d.node.cgroups == nil {
 		return
 	}
@@ -171,9 +175,9 @@ func (d *Daemon) prepare(measured []eviction.Candidate, all bool) {
 			by[p.UID] = p
 		}
 	}
-	candidates := slices.DeleteFunc(slices.Clone(measured), func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
+	candidates := slices.DeleteFunc(slices.Clone(last.Candidates), func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
 	var next []kill.Victim
-	for _, r := range eviction.Rank(eviction.MemoryAvailable, d.node.layout(), candidates, nil) {
+	for _, r := range eviction.Rank(last.Eviction, eviction.MemoryAvailable, candidates, nil) {
 		p := by[r.Pod.UID]
 		v := kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}
 		if u := r.Candidate.Usage; u != nil && !all {

@@ -23,7 +23,7 @@ func Reloadable() []string {
 	return []string{
 		"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
 		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
-		"hardEvictionGracePeriod", "victimsPerPass",
+		"hardEvictionGracePeriod", "victimsPerPass", "evictionPreferenceNamespaces",
 		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 	}

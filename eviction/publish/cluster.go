@@ -64,6 +64,13 @@ func (p *Publisher) event(e wire.Event) {
 	}
 }
 
+// AnnotationIgnored reports an annotation of a pod that has no effect, and why. It may be called
+// from any goroutine.
+func (p *Publisher) AnnotationIgnored(pod wire.PodName, why string) {
+	p.log.Warn("an annotation is ignored", "pod", pod.Namespace+"/"+pod.Name, "reason", why)
+	p.event(wire.Event{Pod: pod, At: time.Now(), Type: v1.EventTypeWarning, Reason: "AnnotationIgnored", Action: "Reporting", Note: why})
+}
+
 // Headroom is what the scheduler receives of a snapshot.
 func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
 	var signals []nodestatus.Measured

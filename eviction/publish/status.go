@@ -174,5 +174,5 @@ func ranked(s *control.Snapshot) []eviction.Signal {
 }
 
 func ranking(s *control.Snapshot, signal eviction.Signal) []nodestatus.Ranked {
-	return nodestatus.RankedPods(signal, eviction.Rank(signal, s.Eviction.Layout, s.Candidates, nil))
+	return nodestatus.RankedPods(signal, eviction.Rank(s.Eviction, signal, s.Candidates, nil))
 }

@@ -18,7 +18,7 @@ func (p *Publisher) Summary(ctx context.Context) (string, error) {
 	line := "no threshold is measured"
 	if near := nearest(s.Eviction, &s.Observations, func(*eviction.Threshold) bool { return true }); near != nil {
 		victim := "none"
-		order := eviction.Rank(near.Signal, s.Eviction.Layout, s.Candidates, nil)
+		order := eviction.Rank(s.Eviction, near.Signal, s.Candidates, nil)
 		if i := slices.IndexFunc(order, func(r eviction.Ranked) bool { return r.Exempt() == "" }); i >= 0 {
 			victim = order[i].Pod.String()
 		}

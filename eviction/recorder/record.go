@@ -186,7 +186,7 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 		return nil
 	}
 	u := &simulate.FileUsage{
-		Memory: quantity(c.Usage.Memory), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
+		Memory: quantity(c.Usage.Memory), Swap: quantity(c.Usage.Swap), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
 		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked),
 	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {

@@ -284,7 +284,7 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 			return o, FileSignal{}
 		}
 		long.Available = short
-		if capacity, ok := p.in.Spec.Node.Capacity[nodeCapacity[s.Condition()]]; ok {
+		if capacity, ok := p.in.Spec.Node.Capacity[nodeCapacity[s.Resource()]]; ok {
 			long.Capacity = &capacity
 		}
 	} else if err := manifest.Decode(raw, &long); err != nil {
@@ -314,9 +314,10 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 
 // nodeCapacity names the node's resource that a plain quantity of a signal is
 // measured against; filesystems have none.
-var nodeCapacity = [eviction.NumConditions]v1.ResourceName{
-	eviction.MemoryPressure: v1.ResourceMemory,
-	eviction.PIDPressure:    "pid",
+var nodeCapacity = map[v1.ResourceName]v1.ResourceName{
+	v1.ResourceMemory:     v1.ResourceMemory,
+	eviction.ResourcePIDs: "pid",
+	eviction.ResourceSwap: "swap",
 }
 
 // usage lays a pod's figures out in the order of its manifest.
@@ -329,6 +330,7 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 	}
 	u := &stats.Pod{
 		Memory:     p.amount(path.Child("memory"), in.Memory),
+		Swap:       p.amount(path.Child("swap"), in.Swap),
 		Processes:  p.amount(path.Child("pids"), in.PIDs),
 		Threads:    p.amount(path.Child("threads"), in.Threads),
 		Files:      volume(path.Child("files"), in.Files),

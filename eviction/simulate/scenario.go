@@ -137,6 +137,7 @@ type FileReclaim struct {
 // measured.
 type FileUsage struct {
 	Memory     *resource.Quantity            `json:"memory,omitempty"`
+	Swap       *resource.Quantity            `json:"swap,omitempty"`
 	PIDs       *resource.Quantity            `json:"pids,omitempty"`
 	Containers map[string]FileContainerUsage `json:"containers,omitempty"`
 	Volumes    map[string]FileVolumeUsage    `json:"volumes,omitempty"`

@@ -37,6 +37,7 @@ type Node struct {
 	pods     group
 	tasks    tasks
 	pressure [numPressures]procFile
+	meminfo  procFile
 	sources  []source
 	spare    [2]int64 // of the running Read
 }
@@ -57,6 +58,10 @@ func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	if cfg.Cgroups != nil {
 		n.root.open, n.pods.open = cfg.openRoot, cfg.openPods
 		n.sources = append(n.sources, source{name: "pods memory", read: n.readPodsMemory})
+	}
+	if cfg.Virtual == nil {
+		n.meminfo.path = cfg.Host + "/proc/meminfo"
+		n.sources = append(n.sources, source{name: "swap", read: n.readSwap})
 	}
 	n.sources = append(n.sources, cfg.Disks.sources()...)
 	n.sources = append(n.sources, source{name: "tasks", read: n.readTasks})
@@ -136,6 +141,7 @@ func (n *Node) Close() {
 	n.root.close()
 	n.pods.close()
 	n.tasks.close()
+	n.meminfo.file.Close()
 	for i := range n.pressure {
 		n.pressure[i].file.Close()
 	}
@@ -153,6 +159,14 @@ func (n *Node) readMemory(s *stats.Node) error {
 
 func (n *Node) readPodsMemory(s *stats.Node) error {
 	return n.pods.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.PodsMemory, n.spare[1]) })
+}
+
+// readSwap reads the swap of the machine, which is also that of a group taken as the node.
+func (n *Node) readSwap(s *stats.Node) error {
+	var buf [4096]byte
+	b, err := n.meminfo.read(buf[:])
+	s.Swap = cgroup.ParseSwap(b)
+	return err
 }
 
 func (n *Node) readTasks(s *stats.Node) error { return n.tasks.read(n.root.group, &s.Tasks) }

@@ -91,7 +91,7 @@ func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 	}
 	err := existing(p.pod.read(func(g *cgroup.Group) error {
 		var err1, err2 error
-		s.Memory, err1 = g.WorkingSet()
+		s.Memory, s.Swap, err1 = g.WorkingSetAndSwap()
 		s.Threads, err2 = g.Threads()
 		return errors.Join(err1, err2)
 	}))

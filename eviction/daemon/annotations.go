@@ -1,0 +1,140 @@
+package daemon
+
+import (
+	"errors"
+	"io/fs"
+	"log/slog"
+	"path"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/undo"
+	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/oom"
+)
+
+// annotations carries out what pods ask for by evictd's annotations, and reports those without
+// effect, each once. A nil annotations does nothing. Owned by syncPods.
+type annotations struct {
+	cgroups  *cgroup.System // nil on a virtual node
+	dir      string         // of the undo log
+	log      *slog.Logger
+	reports  interface{ AnnotationIgnored(wire.PodName, string) }
+	reported map[types.UID]map[string]bool
+	// changes is opened for the first change: a log of its own leaves the slots of the other one
+	// to kills.
+	changes *undo.Log
+	groups  map[string]*undo.Change // memory.oom.group by path; nil where it could not be set
+}
+
+func (d *Daemon) newAnnotations() *annotations {
+	if d.dryRun {
+		return nil
+	}
+	return &annotations{
+		cgroups: d.node.cgroups, dir: d.runtimeDir, log: d.log, reports: d.publisher,
+		reported: map[types.UID]map[string]bool{}, groups: map[string]*undo.Change{},
+	}
+}
+
+// follow sets memory.oom.group of containers as they appear, and puts it back where a pod no longer
+// asks for it.
+func (a *annotations) follow(pods []*trackedPod) {
+	if a == nil {
+		return
+	}
+	reported, wanted := map[types.UID]map[string]bool{}, map[string]string{}
+	for _, p := range pods {
+		reported[p.UID] = a.reported[p.UID]
+		why := func(err error) {
+			if err == nil || reported[p.UID][err.Error()] {
+				return
+			}
+			if reported[p.UID] == nil {
+				reported[p.UID] = map[string]bool{}
+			}
+			reported[p.UID][err.Error()] = true
+			a.reports.AnnotationIgnored(wire.PodName{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, err.Error())
+		}
+		if text, asks := p.manifest.Annotations[eviction.PreferenceAnnotation]; asks {
+			_, err := eviction.ParsePreference(text)
+			why(err)
+		}
+		why(a.want(p, wanted))
+	}
+	a.reported = reported
+	for file, c := range a.groups {
+		if wanted[file] != "" {
+			continue
+		}
+		delete(a.groups, file)
+		if c == nil {
+			continue
+		}
+		if err := c.Undo(); err != nil {
+			a.log.Warn("memory.oom.group could not be restored", "file", file, "error", err)
+		}
+	}
+	for file, value := range wanted {
+		if c, tried := a.groups[file]; !tried || c != nil && c.Set != value {
+			a.set(file, value)
+		}
+	}
+}
+
+var errOOMGroup = errors.New("annotation " + oom.GroupAnnotation + ": the kernel has memory.oom.group on cgroup v2 only")
+
+// want adds the files of a pod's containers and the value that the pod asks for.
+func (a *annotations) want(p *trackedPod, wanted map[string]string) error {
+	value, err := oom.Group(p.manifest)
+	if err != nil || value == "" {
+		return err
+	}
+	if p.group == nil {
+		return errOOMGroup
+	}
+	for i := range p.Containers {
+		child := p.child(p.Containers[i].Name)
+		file, ok := a.cgroups.OOMGroupFile(path.Join(p.group.path, child))
+		if !ok {
+			return errOOMGroup
+		}
+		if child != "" {
+			wanted[file] = value
+		}
+	}
+	return nil
+}
+
+// set writes a value. A container that does not exist yet has it set when it does.
+func (a *annotations) set(file, value string) {
+	var err error
+	if a.changes == nil {
+		a.changes, err = undo.Open(a.dir)
+	}
+	if err == nil {
+		var c *undo.Change
+		if c, err = a.changes.Set(file, value); err == nil {
+			if before := a.groups[file]; before != nil {
+				err = before.Undo() // one holder of the change is left
+			}
+			a.groups[file] = c
+		}
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		a.groups[file] = nil
+		a.log.Warn("memory.oom.group could not be set", "file", file, "value", value, "error", err)
+	}
+}
+
+// close restores all settings.
+func (a *annotations) close() {
+	if a == nil || a.changes == nil {
+		return
+	}
+	if err := a.changes.Close(); err != nil {
+		a.log.Warn("memory.oom.group could not be restored; evictd undo tries again", "error", err)
+	}
+}
