@@ -41,6 +41,21 @@ const (
 // NodeLowMessage is the begin of the message of a victim of node pressure.
 func NodeLowMessage(s Signal) string { return fmt.Sprintf(nodeLowMessage, s.Resource()) }
 
+// StarvedResource is the resource of which a pod was evicted, by the message of its status; empty
+// for a message that no eviction has, such as that of a pod which the kubelet did not admit.
+func StarvedResource(message string) v1.ResourceName {
+	begin := func(format string) string { text, _, _ := strings.Cut(format, "%"); return text }
+	if rest, low := strings.CutPrefix(message, begin(nodeLowMessage)); low {
+		name, _, _ := strings.Cut(rest, ". ")
+		return v1.ResourceName(name)
+	}
+	if strings.HasPrefix(message, begin(podLimitMessage)) || strings.HasPrefix(message, begin(emptyDirMessage)) ||
+		strings.HasPrefix(message, begin(containerLimitMessage)) && strings.Contains(message, "local ephemeral storage limit") {
+		return v1.ResourceEphemeralStorage
+	}
+	return ""
+}
+
 // message writes the message and the event's annotations of a victim of node
 // pressure. Without statistics there are no annotations.
 func message(c Candidate, met Met) (string, map[string]string) {

@@ -242,9 +242,13 @@ func (m *sender) send(up wire.FromAgent) {
 	}
 }
 
-// Pod, Gone and Synced make it a sink of pods.
+// Pod, Gone, Evicted and Synced make it a sink of pods.
 func (m *sender) Pod(pod *v1.Pod) { m.send(wire.FromAgent{Pod: pod}) }
 
 func (m *sender) Gone(uid types.UID) { m.send(wire.FromAgent{Deleted: uid}) }
+
+func (m *sender) Evicted(e podskube.Evicted) {
+	m.send(wire.FromAgent{Evicted: &wire.Evicted{PodName: wire.PodName{UID: e.UID, Namespace: e.Namespace, Name: e.Name}, At: e.At, Resource: e.Resource}})
+}
 
 func (m *sender) Synced() { m.send(wire.FromAgent{Synced: true}) }

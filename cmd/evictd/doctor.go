@@ -48,7 +48,8 @@ func doctorCommand() *cobra.Command {
 		if err := client.Check(); err != nil {
 			return err
 		}
-		findings := append(examine(c.Context(), client), runtimeFinding(c.Context(), client))
+		findings := append(examine(c.Context(), client), managerFindings(c.Context(), client)...)
+		findings = append(findings, runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
 		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)
 		if output.String() == "json" {

@@ -41,6 +41,25 @@ func TestDoctorShowsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 	}
 }
 
+// rule: S9.21
+func TestDoctorShowsWhatHasStartedTheDaemon(t *testing.T) {
+	for _, c := range []struct {
+		name, groups string
+		ok           bool
+		want         string
+	}{
+		{"unit on v2", "0::/evictd.slice/evictd.service\n", true, "unit evictd.service"},
+		{"unit on v1", "4:memory:/evictd.slice/evictd.service\n1:name=systemd:/evictd.slice/evictd.service\n0::/\n", true, "unit evictd.service"},
+		{"pod on v2", "0::/evictd\n", false, "node.inPod"},
+		{"pod on v1, as a pod shows it", "4:memory:/../../evictd\n3:cpuset:/\n1:name=systemd:/../../evictd\n", false, "node.inPod"},
+		{"by hand", "0::/user.slice/user-0.slice\n", false, "no service"},
+	} {
+		if f := managerFinding(c.groups); f.OK != c.ok || !strings.Contains(f.Is, c.want) || f.OK != (f.Lost == "") {
+			t.Errorf("%s: %+v; expected %v, %q", c.name, f, c.ok, c.want)
+		}
+	}
+}
+
 func TestDoctorShowsHowTheDaemonStandsToItsAPIServer(t *testing.T) {
 	for _, c := range []struct {
 		name string

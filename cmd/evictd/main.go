@@ -22,5 +22,5 @@ func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:
 
 func newCommand() *cobra.Command {
 	return cli.New("evictd", "Protects a node from running out of memory, disk, inodes and process ids", version,
-		runCommand(), statusCommand(), explainCommand(), whyCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), undoCommand())
+		runCommand(), statusCommand(), explainCommand(), whyCommand(), reportCommand(), simulateCommand(), checkConfigCommand(), oomScoreCommand(), doctorCommand(), undoCommand())
 }

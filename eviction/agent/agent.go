@@ -50,6 +50,9 @@ type Config struct {
 	// Gone is called for an eviction whose pod the API server does not have any more, before
 	// the pod has ended. It must not block.
 	Gone func(wire.Intent)
+	// Evicted is called for each pod that the API server shows as evicted, again by each agent;
+	// may be nil. It must not block.
+	Evicted func(wire.Evicted)
 }
 
 // Agent is evictd's side of the agent. All methods but Run may be called from any goroutine,

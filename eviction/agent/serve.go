@@ -103,6 +103,12 @@ func (a *Agent) handle(m *wire.FromAgent) {
 		a.reported(m.Reported)
 		return
 	}
+	if m.Evicted != nil {
+		if a.cfg.Evicted != nil {
+			a.cfg.Evicted(*m.Evicted)
+		}
+		return
+	}
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	switch {

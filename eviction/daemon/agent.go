@@ -19,6 +19,7 @@ import (
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
@@ -93,7 +94,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 	if compiled.EvictedPodTTL+time.Duration(compiled.EvictedPodsPerOwner) > 0 && !(cfg.Node.Register && cfg.Node.Publish) {
 		log.Warn("evictedPodTTL and evictedPodsPerOwner have no effect: evicted pods are deleted in native mode with an API server and without a kubelet only")
 	}
-	cfg.Gone = d.confirmGone
+	cfg.Gone, cfg.Evicted = d.confirmGone, d.recordEvicted
 	if runtime != noRuntime {
 		cfg.Runtime = runtime.Connect
 	}
@@ -199,6 +200,13 @@ func (d *Daemon) confirmGone(i wire.Intent) {
 	if !d.killer.Kills(i.UID) {
 		_ = d.killer.Kill(kill.Victim{UID: i.UID, Name: i.Namespace + "/" + i.Name, Target: new(noProcess)}) // fails at the end of evictd
 	}
+}
+
+// recordEvicted has the recorder keep an eviction that the API server shows.
+func (d *Daemon) recordEvicted(e wire.Evicted) {
+	d.recorder.Evicted(recorder.Eviction{
+		By: recorder.ByKubelet, Pod: e.Namespace + "/" + e.Name, UID: e.UID, Resource: string(e.Resource), At: nodestatus.Time{Time: e.At},
+	})
 }
 
 // noProcess is the kill.Target of a pod that does not exist.

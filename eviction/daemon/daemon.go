@@ -243,7 +243,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	}
 	d.flightDir = FlightDir(file.StateDir)
 	d.recorder = recorder.New(recorder.Config{
-		Dir: d.flightDir, Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
+		Dir: d.flightDir, Evictions: EvictionsDir(file.StateDir), Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
 	past := newHistory(d.recorder)
 	cfg.Recorder, cfg.Counters.RecordsLost = past, d.recorder.Lost

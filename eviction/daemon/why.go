@@ -15,6 +15,11 @@ func FlightDir(stateDir string) string {
 	return filepath.Join(cmp.Or(stateDir, DefaultStateDir), "flight")
 }
 
+// EvictionsDir is where the recorder of a state directory keeps evictions.
+func EvictionsDir(stateDir string) string {
+	return filepath.Join(cmp.Or(stateDir, DefaultStateDir), "evictions")
+}
+
 // Stories is what the flight recorder knows of evictions: the document at /v1/why.
 type Stories struct {
 	Stories []recorder.Story `json:"stories"` // oldest first

@@ -46,10 +46,10 @@ type Snapshots interface {
 
 // Config of a Recorder.
 type Config struct {
-	// Dir is where the ring is.
-	Dir     string
-	Version string
-	Node    simulate.FileNode
+	// Dir is where the ring is, and Evictions where the evictions are that are kept longer.
+	Dir, Evictions string
+	Version        string
+	Node           simulate.FileNode
 	// Eviction is the configuration, as given.
 	Eviction config.EvictdConfiguration
 	// Pods are the node's pods, from any goroutine.
@@ -64,6 +64,8 @@ type Recorder struct {
 	log  *slog.Logger
 	in   chan func(context.Context)
 	lost atomic.Uint64
+
+	evictions evictions
 
 	ring   ring // nil while the directory cannot be used
 	tryAt  time.Time
@@ -109,6 +111,9 @@ func (r *Recorder) Configure(file config.EvictdConfiguration) {
 func (r *Recorder) SetNode(node simulate.FileNode) {
 	r.post(func(context.Context) { r.next.Node = node })
 }
+
+// Evicted announces an eviction of the kubelet; of one that is announced again, or is evictd's, nothing is kept.
+func (r *Recorder) Evicted(e Eviction) { r.evictions.announce(e) }
 
 func (r *Recorder) post(do func(context.Context)) {
 	select {
@@ -169,6 +174,9 @@ func (r *Recorder) logFault(err error) {
 }
 
 func (r *Recorder) take(ctx context.Context, report *control.Report, manifests []*v1.Pod) {
+	if err := r.evictions.take(r.cfg.Evictions, report); err != nil {
+		r.logFault(err)
+	}
 	if !r.open() {
 		return
 	}

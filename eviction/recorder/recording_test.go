@@ -91,7 +91,7 @@ func (f *recordedNode) pass(at int, kind eviction.Pass, available int64) {
 	}
 	f.recorder.Record(control.Report{
 		At: f.now, Source: source, Pass: kind, Observations: in.Signals, State: state, Eviction: f.cfg, Decisions: []eviction.Decision{d},
-		Candidates: in.Candidates, Sampled: true,
+		Candidates: in.Candidates, Sampled: true, DryRun: f.cfg.DryRun,
 	})
 	if f.keeps {
 		f.keep()

@@ -23,7 +23,6 @@ import (
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	"github.com/evictd/evictd/internal/podspec"
 )
 
 // admitter applies defaults to an object and validates it. Old is nil for a new object.
@@ -88,6 +87,8 @@ func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.Err
 	admission.CompleteNamespace(namespace)
 	if old == nil {
 		namespace.Status = v1.NamespaceStatus{Phase: v1.NamespaceActive}
+	} else {
+		namespace.Spec.Finalizers = slices.Clone(old.(*v1.Namespace).Spec.Finalizers) // only /finalize changes them
 	}
 	for _, why := range validation.ValidateNamespaceName(namespace.Name, false) {
 		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), namespace.Name, why))
@@ -265,7 +266,6 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 		return checkPodChange(pod, before)
 	}
 	pod.Status = v1.PodStatus{Phase: v1.PodPending}
-	pod.Spec = podspec.WithDefaultRequests(pod).Spec
 	for _, limits := range a.limitRanges(pod.Namespace) {
 		quota.SetDefaults(limits, pod)
 	}

@@ -126,9 +126,24 @@ func takeMutable(spec, from *v1.PodSpec) {
 	}
 }
 
+// completePodChange keeps what admission has computed for a new pod where an update leaves it
+// out, as the plugin Priority and the pod strategy of kube-apiserver do.
+func completePodChange(pod, before *v1.Pod) {
+	keep(&pod.Spec.Priority, before.Spec.Priority)
+	keep(&pod.Spec.PreemptionPolicy, before.Spec.PreemptionPolicy)
+	keep(&pod.Spec.Resources, before.Spec.Resources)
+}
+
+func keep[T any](field **T, before *T) {
+	if *field == nil {
+		*field = before
+	}
+}
+
 // checkPodChange follows ValidatePodUpdate of Kubernetes' core validation.
 func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 	path := utilvalidation.NewPath("spec")
+	completePodChange(pod, before)
 	class := pod.Status.QOSClass
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	admission.SetTolerations(pod)

@@ -199,15 +199,15 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
 	}
+	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
+		object = a.managers.Update(c.writer(), old, object)
+	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
 	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
 	if c.kind.generation && !c.internal && c.counts(old, object) {
 		object.SetGeneration(old.GetGeneration() + 1)
-	}
-	if c.manager != "" && !c.applied && len(faults) == 0 {
-		object = a.managers.Update(c.writer(), old, object)
 	}
 	return object, refusal(c.kind, object.GetName(), faults)
 }

@@ -1,6 +1,7 @@
 package install
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -8,6 +9,7 @@ import (
 	"log/slog"
 	"net/http"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -32,7 +34,15 @@ type inPod struct {
 	mu      sync.Mutex
 	stopped func()        // nil where evictd was not started
 	ended   chan struct{} // closed when evictd and its restarts have ended
-	fault   string        // of a configuration, with which evictd is not started again
+	refused error         // of evictd's last start, which another one does not mend
+}
+
+// refusedError says why evictd refuses to run as it is configured. The installer ends with the exit code
+// of evictd, so that the status of the container has both; the kubelet starts it again.
+type refusedError struct{ line string }
+
+func (e *refusedError) Error() string {
+	return fmt.Sprintf("evictd has ended with exit code %d: %s", cli.ExitBadInput, e.line)
 }
 
 // podCgroup is the cgroup of evictd in every hierarchy.
@@ -67,7 +77,7 @@ func (p *inPod) take(ctx context.Context) error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	running, stop := context.WithCancel(context.Background())
-	p.stopped, p.ended, p.fault = stop, make(chan struct{}), ""
+	p.stopped, p.ended, p.refused = stop, make(chan struct{}), nil
 	go p.run(running, p.ended)
 	return nil
 }
@@ -83,14 +93,15 @@ func (p *inPod) started() bool {
 func (p *inPod) run(ctx context.Context, ended chan<- struct{}) {
 	defer close(ended)
 	for {
-		err := p.once(ctx)
+		line := lastLine{to: p.output}
+		err := p.once(ctx, &line)
 		if ctx.Err() != nil {
 			return
 		}
 		p.log.Error("evictd has ended", "error", err)
 		if exit, is := errors.AsType[*exec.ExitError](err); is && exit.ExitCode() == cli.ExitBadInput {
 			p.mu.Lock()
-			p.fault = "evictd has ended: " + err.Error()
+			p.refused = &refusedError{line.String()}
 			p.mu.Unlock()
 			return
 		}
@@ -103,8 +114,8 @@ func (p *inPod) run(ctx context.Context, ended chan<- struct{}) {
 
 // once runs evictd until it ends, which the end of ctx asks for, and has it restore the cgroup
 // settings that it has changed.
-func (p *inPod) once(ctx context.Context) error {
-	c := p.child(ctx, p.command...)
+func (p *inPod) once(ctx context.Context, output io.Writer) error {
+	c := p.child(ctx, output, p.command...)
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = stopTimeout
 	if err := process.Spawn(c); err != nil {
@@ -121,26 +132,46 @@ func (p *inPod) once(ctx context.Context) error {
 	}
 	undone, cancel := context.WithTimeout(context.Background(), stopTimeout)
 	defer cancel()
-	undo := p.child(undone, p.command[0], "undo", "--service-result="+result)
+	undo := p.child(undone, p.output, p.command[0], "undo", "--service-result="+result)
 	return errors.Join(err, undo.Run())
 }
 
 // child is a program of the host.
-func (p *inPod) child(ctx context.Context, command ...string) *exec.Cmd {
+func (p *inPod) child(ctx context.Context, output io.Writer, command ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, command[0], command[1:]...)
 	c.Dir, c.Env = "/", []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin", "GOTRACEBACK=crash"}
-	c.Stdout, c.Stderr = p.output, p.output
+	c.Stdout, c.Stderr = output, output
 	c.SysProcAttr = &syscall.SysProcAttr{Chroot: p.root}
 	return c
 }
 
+// lastLine passes on what is written and keeps the last line of it, at most maxLine bytes.
+type lastLine struct {
+	to   io.Writer
+	text []byte
+}
+
+const maxLine = 4096
+
+func (l *lastLine) Write(text []byte) (int, error) {
+	l.text = append(l.text, text...)
+	whole := bytes.TrimRight(l.text, "\n")
+	if at := bytes.LastIndexByte(whole, '\n'); at >= 0 {
+		l.text = l.text[at+1:]
+	}
+	l.text = l.text[:min(len(l.text), maxLine)]
+	return l.to.Write(text)
+}
+
+func (l *lastLine) String() string { return strings.TrimSpace(string(l.text)) }
+
 // state is active while evictd is ready.
 func (p *inPod) state(ctx context.Context) (string, error) {
 	p.mu.Lock()
-	fault := p.fault
+	refused := p.refused
 	p.mu.Unlock()
-	if fault != "" {
-		return fault, nil
+	if refused != nil {
+		return "", refused
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()

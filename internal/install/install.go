@@ -20,6 +20,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // Config of an Installer.
@@ -87,6 +89,9 @@ const jobTimeout = 2 * time.Minute
 // Run installs, and then follows the pod's files and the state of evictd until ctx ends, after
 // which a host with systemd keeps everything. An error says why this host gets no evictd.
 func (i *Installer) Run(ctx context.Context) error {
+	if i.cfg.StateFile != "" {
+		_ = os.Remove(i.cfg.StateFile) // of the container before
+	}
 	if err := i.foreign(); err != nil {
 		return err
 	}
@@ -101,7 +106,10 @@ func (i *Installer) Run(ctx context.Context) error {
 	}
 	err := i.follow(ctx)
 	if i.inPod != nil {
-		err = errors.Join(err, i.inPod.stop(context.Background()))
+		err = errors.Join(err, i.inPod.stop(context.Background()), i.inPod.forget(context.Background()))
+	}
+	if _, is := errors.AsType[*refusedError](err); is {
+		err = cli.BadInput(err)
 	}
 	return err
 }
@@ -134,7 +142,8 @@ func (i *Installer) apply(ctx context.Context, m manager, change Change) error {
 	return i.files.Finish()
 }
 
-// follow keeps the host up to date until ctx ends. An error of the first time is final.
+// follow keeps the host up to date until ctx ends. An error of the first time is final, and an evictd in
+// the pod that refuses to run.
 func (i *Installer) follow(ctx context.Context) error {
 	tick := time.NewTicker(i.cfg.Interval)
 	defer tick.Stop()
@@ -143,7 +152,7 @@ func (i *Installer) follow(ctx context.Context) error {
 		if ctx.Err() != nil {
 			return nil
 		}
-		if first && err != nil {
+		if _, is := errors.AsType[*refusedError](err); is || first && err != nil {
 			return err
 		}
 		if err != nil {

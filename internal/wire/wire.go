@@ -134,6 +134,7 @@ type PodName struct {
 type FromAgent struct {
 	Pod     *v1.Pod   `json:"pod,omitempty"`  // is new or has changed
 	Deleted types.UID `json:"gone,omitempty"` // this pod is no longer of the node
+	Evicted *Evicted  `json:"evicted,omitempty"`
 	// Synced: all pods of the node have been sent at least once.
 	Synced           bool              `json:"synced,omitempty"`
 	Reported         string            `json:"told,omitempty"` // the id of an intent of which everything is reported
@@ -152,6 +153,13 @@ type FromAgent struct {
 	Done   *Done `json:"done,omitempty"`
 
 	Runc *RuncContainers `json:"bare,omitempty"`
+}
+
+// Evicted is a pod that the API server shows as evicted, by the kubelet or by evictd.
+type Evicted struct {
+	PodName
+	At       time.Time       `json:"at"` // to the second
+	Resource v1.ResourceName `json:"resource"`
 }
 
 // API is the state of the agent's connection to the API server.

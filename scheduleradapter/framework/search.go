@@ -33,7 +33,9 @@ const GangScheduling = "GangScheduling"
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
-	c.beginRun()
+	if !c.joint {
+		c.beginRun()
+	}
 	c.candidates = c.candidates.Copied(table.Alive())
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())
@@ -166,10 +168,7 @@ func (r *Runner) Filter(c *Cycle, start, enough int) (visited int, s Status) {
 func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) {
 	for c.start, c.enough = start, enough; ; c.enough = math.MaxInt {
 		c.Feasible, c.left = c.Feasible.Copied(c.candidates), c.left.Emptied(c.Table.Rows())
-		if s := r.filterBy(c, 0, r.late); !s.OK() {
-			return 0, s
-		}
-		if s := r.filterNominated(c); !s.OK() {
+		if s := r.filterEarly(c); !s.OK() {
 			return 0, s
 		}
 		if !c.Feasible.Empty() || c.left.Empty() {
@@ -181,6 +180,28 @@ func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) 
 		s = r.rejectFurther(c)
 	}
 	return visited, s
+}
+
+// FilterAll runs the filters on all nodes, except the late ones.
+func (r *Runner) FilterAll(c *Cycle) Status {
+	c.start, c.enough = 0, math.MaxInt
+	c.Feasible, c.left = c.Feasible.Copied(c.candidates), c.left.Emptied(c.Table.Rows())
+	return r.filterEarly(c)
+}
+
+// filterEarly runs the filters beside nominated pods first: a node that they reject there fails
+// in no later filter. Sums beside nominated pods follow from those without.
+func (r *Runner) filterEarly(c *Cycle) Status {
+	if c.sumFilter >= 0 {
+		if s := r.filterBy(c, 0, r.late); !s.OK() {
+			return s
+		}
+		return r.filterNominated(c)
+	}
+	if s := r.filterNominated(c); !s.OK() {
+		return s
+	}
+	return r.filterBy(c, 0, r.late)
 }
 
 func (r *Runner) filterLate(c *Cycle) Status { return r.filterBy(c, r.late, len(r.filters)) }
@@ -201,8 +222,7 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 	return Status{}
 }
 
-// filterNominated runs the filters again on nodes to which other pods are
-// nominated.
+// filterNominated runs the filters on nodes to which other pods are nominated, with these there.
 func (r *Runner) filterNominated(c *Cycle) Status {
 	for i, n := range c.nominated {
 		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {

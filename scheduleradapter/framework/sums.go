@@ -57,8 +57,7 @@ func (c *Cycle) rejectionBySums(row nodetable.Row, less nodetable.Sum) Rejection
 	return Rejection{filter: int16(c.sumFilter), reasons: m.ReasonsWithout(c, row, less.Minus(c.nominatedSum(row)))}
 }
 
-// fitsBesideNominated is fitsAmongNominated after the filters ran on all rows, by
-// sums if possible.
+// fitsBesideNominated is fitsAmongNominated. With a sum filter, the filters have run on all rows.
 func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	was := c.rejections[row]
 	feasible := c.Feasible.Has(row)

@@ -67,11 +67,6 @@ type Host struct {
 	running sync.Mutex // held while a plugin runs other plugins
 }
 
-// attempt is the context of an attempt, with the host's logger.
-func (h *Host) attempt(c *framework.Cycle) context.Context {
-	return klog.NewContext(c.Context(), klog.FromContext(h.ctx))
-}
-
 // New makes a host. ctx is passed to the plugins.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	api, err := cfg.API.orMissing(cfg.Log)
@@ -185,6 +180,11 @@ type profile struct {
 	cycle   *framework.Cycle // the latest cycle
 	views   []view
 	scoring bool
+}
+
+// attempt is the context of the running attempt, with the host's logger.
+func (p *profile) attempt() context.Context {
+	return klog.NewContext(p.cycle.Context(), klog.FromContext(p.host.ctx))
 }
 
 func (p *profile) factory(name string, factory Factory) framework.Factory {

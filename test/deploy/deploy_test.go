@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -18,6 +20,7 @@ import (
 	"github.com/evictd/evictd/internal/golden"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
+	"github.com/evictd/evictd/test/harness"
 )
 
 const (
@@ -26,6 +29,8 @@ const (
 	bases     = top + "/deploy/kustomize"
 	namespace = "evictd-system"
 )
+
+func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 // tool is helm or kustomize.
 func tool(t *testing.T, name string) string {
@@ -115,6 +120,22 @@ func TestTheBasesAreTheChart(t *testing.T) {
 }
 
 // rule: S9.13
+func TestTheBaseForHostsWithoutSystemdIsTheChartWithAValue(t *testing.T) {
+	daemonSet := func(text string) unstructured.Unstructured {
+		t.Helper()
+		all := slices.DeleteFunc(objects(t, text), func(o unstructured.Unstructured) bool { return o.GetKind() != "DaemonSet" })
+		if len(all) != 1 {
+			t.Fatalf("%d DaemonSets; expected one", len(all))
+		}
+		return all[0]
+	}
+	got, want := daemonSet(must(t, tool(t, "kustomize"), "build", bases+"/in-pod")), daemonSet(template(t, "--set=node.inPod=true"))
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("kustomize makes %v; the chart makes %v", got, want)
+	}
+}
+
+// rule: S9.13
 func TestAlertsAndDashboardsOfTheChartAreTheFiles(t *testing.T) {
 	found := map[string]bool{}
 	for _, o := range objects(t, template(t, everything...)) {
@@ -166,8 +187,9 @@ func objects(t *testing.T, text string) []unstructured.Unstructured {
 	}
 }
 
-// rule: S9.14
-func TestAnAPIServerAcceptsEveryObject(t *testing.T) {
+// apiServer is a kube-apiserver that ends with the test, and an application of objects to it.
+func apiServer(t *testing.T) (server *apiserver.Server, apply func(text string, flags ...string)) {
+	t.Helper()
 	server, err := apiserver.NewKubeAPIServer()
 	if _, unavailable := errors.AsType[*apiserver.UnavailableError](err); unavailable {
 		t.Skip("skipped:", err)
@@ -176,7 +198,7 @@ func TestAnAPIServerAcceptsEveryObject(t *testing.T) {
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
 	kubectl, err := apiserver.Program("kubectl")
 	require.NoError(t, err)
-	apply := func(text string, flags ...string) {
+	return server, func(text string, flags ...string) {
 		t.Helper()
 		c := exec.CommandContext(t.Context(), kubectl, append(append(server.Args(apiserver.Admin), "apply", "--server-side", "--filename=-"), flags...)...)
 		c.Stdin = strings.NewReader(text)
@@ -184,10 +206,15 @@ func TestAnAPIServerAcceptsEveryObject(t *testing.T) {
 			t.Errorf("%v\n%s", err, out)
 		}
 	}
+}
+
+// rule: S9.14
+func TestAnAPIServerAcceptsEveryObject(t *testing.T) {
+	_, apply := apiServer(t)
 	apply("{apiVersion: v1, kind: Namespace, metadata: {name: evictd-system}}")
 	const dryRun = "--dry-run=server"
 	kustomize := tool(t, "kustomize")
-	for _, base := range []string{"evictd", "scheduler", "extender"} {
+	for _, base := range []string{"evictd", "in-pod", "scheduler", "extender"} {
 		apply(must(t, kustomize, "build", filepath.Join(bases, base)), dryRun)
 	}
 	apply(template(t, "--set=dashboards.enabled=true,scheduler.as=second"), dryRun)

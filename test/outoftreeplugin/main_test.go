@@ -57,6 +57,8 @@ func pod(name, annotations, more string) string {
 		"spec:\n  containers: [{name: c, image: c, resources: {requests: {cpu: '1'}}}]\n" + more
 }
 
+// The contexts of an attempt end: else there are notes.
+// rule: S8.20
 func TestPluginIsCalledAtEveryPointInOrder(t *testing.T) {
 	running := pod("old", "", "  nodeName: n1\n")
 	code, out, errs, notes := simulate(t, everywhereAlone, node("n1")+node("n2")+running+pod("p", "", ""))
@@ -176,6 +178,7 @@ profiles:
 // important is a spec with a higher priority.
 const important = "  priority: 10\n"
 
+// rule: S8.20
 func TestWhatIsTriedIsReplayedToPlugins(t *testing.T) {
 	cluster := node("n1") + pod("a", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n  priority: 1\n") +
 		pod("b", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n") + pod("p", "", important)

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"maps"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 )
@@ -22,13 +23,14 @@ var (
 	uncounted   = &row{"S2.33", "subtracts a terminating pod", "the results of preemption are not compared where a pod with such a constraint finds a terminating pod"}
 	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter, and of a PodGroup nothing"}
 	important   = &row{"S1.115", "is more important than a pod without", "victims of a pod without a PodGroup are not compared where pods of PodGroups run"}
+	leftOut     = &row{"S2.39", "the plugin that rejected it among those that leave out other nodes", "a plugin that rejects a node may be among those that leave out others"}
 	shared      = &row{"S1.108", "share a claim that is not yet allocated", "a PodGroup is not compared where one of its pods waits for the claim of another"}
 	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted, deallocated, important, shared,
+	notFound, uncounted, deallocated, important, leftOut, shared,
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
@@ -144,10 +146,30 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 		return "", notFound
 	case a.nominations && strings.Replace(a.Message, "deallocation of ResourceClaim completed, ", "", 1) == b.Message:
 		return "", deallocated
+	case a.listsRejecting(b.Message):
+		return "", leftOut
 	default:
 		return "the message", nil
 	}
 	return "", nil
+}
+
+var listOfPlugins = regexp.MustCompile(`didn't satisfy plugin\(s\) \[([^]]*)\]`)
+
+// listsRejecting reports whether a message is that of the attempt, with a plugin that rejects a
+// node added to the list of those that leave out others.
+func (a *attempt) listsRejecting(message string) bool {
+	list := listOfPlugins.FindStringSubmatchIndex(a.Message)
+	if list == nil {
+		return false
+	}
+	for _, r := range a.Filtered {
+		plugins := slices.Sorted(slices.Values(append(strings.Fields(a.Message[list[2]:list[3]]), r.Plugin)))
+		if message == a.Message[:list[2]]+strings.Join(plugins, " ")+a.Message[list[3]:] {
+			return true
+		}
+	}
+	return false
 }
 
 // upToPostFilter is a message without what preemption adds.

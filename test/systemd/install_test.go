@@ -32,20 +32,7 @@ evictionHard: {memory.available: 100Mi}
 // TestAnInstallerKeepsItsHostAsThePodIs boots once; its parts follow each other.
 func TestAnInstallerKeepsItsHostAsThePodIs(t *testing.T) {
 	p := &pod{boot(t, "")}
-	for _, dir := range []string{"memory", "pids", ""} {
-		_, _, _ = p.try("mkdir", "-p", filepath.Join("/sys/fs/cgroup", dir, "node"))
-	}
-	p.do("mkdir", "-p", podDir)
-	for _, name := range []string{"evictd", "evictd-agent", "evictd-install"} {
-		// The agent is beside evictd.
-		run(t, "cp", filepath.Join(filepath.Dir(harness.Program(t, strings.TrimSuffix(name, "-agent"))), name), filepath.Join(p.root, podDir))
-	}
-	run(t, "cp", "-r", "../../systemd", filepath.Join(p.root, podDir, "units"))
-	p.give("evictd.yaml", deployed)
-	p.give("token", "first")
-	server := httptest.NewTLSServer(nil)
-	server.Close()
-	p.give("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+	p.prepare()
 	before := p.traces()
 	for _, part := range []struct {
 		name string
@@ -84,6 +71,25 @@ func TestAnInstallerKeepsItsHostAsThePodIs(t *testing.T) {
 	}
 }
 
+// prepare makes the pod's files, and a cgroup that is taken for the node.
+func (p *pod) prepare() {
+	p.Helper()
+	for _, dir := range []string{"memory", "pids", ""} {
+		_, _, _ = p.try("mkdir", "-p", filepath.Join("/sys/fs/cgroup", dir, "node"))
+	}
+	p.do("mkdir", "-p", podDir)
+	for _, name := range []string{"evictd", "evictd-agent", "evictd-install"} {
+		// The agent is beside evictd.
+		run(p.T, "cp", filepath.Join(filepath.Dir(harness.Program(p.T, strings.TrimSuffix(name, "-agent"))), name), filepath.Join(p.root, podDir))
+	}
+	run(p.T, "cp", "-r", "../../systemd", filepath.Join(p.root, podDir, "units"))
+	p.give("evictd.yaml", deployed)
+	p.give("token", "first")
+	server := httptest.NewTLSServer(nil)
+	server.Close()
+	p.give("ca.crt", string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
+}
+
 func run(t *testing.T, name string, args ...string) {
 	t.Helper()
 	if out, err := exec.Command(name, args...).CombinedOutput(); err != nil {
@@ -102,8 +108,11 @@ func command(args ...string) []string {
 	return append(append([]string{podDir + "/evictd-install"}, args...), "--state-file="+podDir+"/state")
 }
 
-func running() []string {
-	return command("run", "--root=/", "--programs="+podDir, "--units="+podDir+"/units", "--config="+podDir+"/evictd.yaml",
+func running() []string { return runningOn("/") }
+
+// runningOn runs the installer for a host whose root directory is there.
+func runningOn(root string) []string {
+	return command("run", "--root="+root, "--programs="+podDir, "--units="+podDir+"/units", "--config="+podDir+"/evictd.yaml",
 		"--token="+podDir+"/token", "--ca="+podDir+"/ca.crt", "--server=https://127.0.0.1:1", "--node-name=n1", "--interval=100ms")
 }
 

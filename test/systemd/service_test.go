@@ -155,12 +155,8 @@ func (m *machine) memoryGroup(name string) string {
 }
 
 func (m *machine) reloads() {
-	limit := m.memoryGroup("node/memory.limit_in_bytes")
-	if _, err := os.Stat(m.root + m.memoryGroup("memory.limit_in_bytes")); err != nil {
-		limit = m.memoryGroup("node/memory.max")
-	}
 	m.do("mkdir", "-p", m.memoryGroup("node/kubepods"))
-	m.write(limit, strconv.Itoa(nodeMemory))
+	m.limitNode()
 	m.configure("native", "32Mi", "")
 	m.do("systemctl", "restart", daemon)
 
@@ -250,6 +246,9 @@ func (m *machine) isExamined() {
 		await(m, "doctor to show "+wanted.String(), func() bool { return wanted.MatchString(m.do("evictd", "doctor")) })
 	}
 	shows(`ok +CAP_SYS_PTRACE +held`)
+	if text := m.do("evictd", "doctor"); !strings.Contains(text, "evictd is the unit evictd.service of systemd") {
+		m.Errorf("doctor does not show the unit: %s", text)
+	}
 	m.write(dropIn, "[Service]\nCapabilityBoundingSet=\nCapabilityBoundingSet=CAP_KILL CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_NICE\n")
 	shows(`-- +CAP_SYS_PTRACE +not held`)
 	require.NoError(m, os.Remove(filepath.Join(m.root, dropIn)))

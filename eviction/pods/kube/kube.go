@@ -5,6 +5,7 @@ package kube
 import (
 	"context"
 	"log/slog"
+	"maps"
 	"math"
 	"time"
 
@@ -19,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/podspec"
 )
 
@@ -28,8 +30,18 @@ type Sink interface {
 	Pod(*v1.Pod)
 	// Gone is no longer a pod of the node that could be ended.
 	Gone(types.UID)
+	// Evicted was evicted by its status, as of the kubelet or of evictd. It is sent once.
+	Evicted(Evicted)
 	// Synced: every pod that existed was sent.
 	Synced()
+}
+
+// Evicted is a pod that was evicted.
+type Evicted struct {
+	Namespace, Name string
+	UID             types.UID
+	At              time.Time // to the second
+	Resource        v1.ResourceName
 }
 
 // Config of Follow.
@@ -51,7 +63,7 @@ const (
 // Follow sends the pods of a node until ctx ends: those that exist, and then
 // what changes. Pods that have ended are left out.
 func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
-	f := &follower{cfg: cfg, sink: sink, log: log, sent: map[types.UID]*v1.Pod{}}
+	f := &follower{cfg: cfg, sink: sink, log: log, sent: map[types.UID]*v1.Pod{}, evicted: map[types.UID]bool{}}
 	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
 	reflector := cache.NewReflectorWithOptions(reducing{source}, &v1.Pod{}, f, cache.ReflectorOptions{
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
@@ -102,11 +114,17 @@ type follower struct {
 	log    *slog.Logger
 	synced bool
 	sent   map[types.UID]*v1.Pod
+	// evicted are those that were sent as such, and still exist.
+	evicted map[types.UID]bool
 }
 
 // Add adds a pod.
 func (f *follower) Add(obj any) error {
 	pod := obj.(*v1.Pod)
+	if e, is := evicted(pod); is && !f.evicted[pod.UID] {
+		f.evicted[pod.UID] = true
+		f.sink.Evicted(e)
+	}
 	last := f.sent[pod.UID]
 	switch {
 	case ended(pod) && !f.cfg.Keep(pod.UID):
@@ -123,7 +141,9 @@ func (f *follower) Update(obj any) error { return f.Add(obj) }
 
 // Delete leaves out a pod that is no more.
 func (f *follower) Delete(obj any) error {
-	f.drop(obj.(*v1.Pod).UID)
+	uid := obj.(*v1.Pod).UID
+	delete(f.evicted, uid)
+	f.drop(uid)
 	return nil
 }
 
@@ -138,6 +158,7 @@ func (f *follower) Replace(list []any, _ string) error {
 			f.drop(uid)
 		}
 	}
+	maps.DeleteFunc(f.evicted, func(uid types.UID, _ bool) bool { return !there[uid] })
 	for _, obj := range list {
 		_ = f.Add(obj) // never fails
 	}
@@ -163,6 +184,27 @@ func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
+// evicted is what the status of a pod shows of its eviction. The condition has its time; without one
+// it is that at which the last container has ended.
+func evicted(pod *v1.Pod) (e Evicted, is bool) {
+	s := &pod.Status
+	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted {
+		return e, false
+	}
+	e = Evicted{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Resource: eviction.StarvedResource(s.Message)}
+	for i := range s.ContainerStatuses {
+		if end := s.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(e.At) {
+			e.At = end.FinishedAt.Time
+		}
+	}
+	for i := range s.Conditions {
+		if s.Conditions[i].Type == v1.DisruptionTarget {
+			e.At = s.Conditions[i].LastTransitionTime.Time
+		}
+	}
+	return e, e.Resource != "" && !e.At.IsZero()
+}
+
 // alike says whether two states of a pod are the same to eviction; most changes
 // are of the status.
 func alike(a, b *v1.Pod) bool {
@@ -177,7 +219,12 @@ var ofKubelet = []string{"kubernetes.io/config.source", "kubernetes.io/config.ha
 // reduce keeps what evictd needs to know, and leaves out what is not so.
 func reduce(pod *v1.Pod) *v1.Pod {
 	allocate(pod)
+	status := pod.Status
 	pod = podspec.Reduce(pod)
+	if status.Reason == eviction.ReasonEvicted {
+		pod.Status.Reason, pod.Status.Message = status.Reason, status.Message
+		pod.Status.Conditions, pod.Status.ContainerStatuses = status.Conditions, status.ContainerStatuses
+	}
 	if !podspec.IsMirror(pod) { // a kubelet runs none that it has not made
 		for _, annotation := range ofKubelet {
 			delete(pod.Annotations, annotation)

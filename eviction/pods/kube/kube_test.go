@@ -33,7 +33,9 @@ type sink struct {
 	mu     sync.Mutex
 	pods   map[types.UID]*v1.Pod
 	synced []string // names of the pods at the end of the first list
-	calls  int
+	// evicted are the pods that were passed as such.
+	evicted []kube.Evicted
+	calls   int
 }
 
 func (s *sink) Pod(pod *v1.Pod) {
@@ -47,6 +49,12 @@ func (s *sink) Gone(uid types.UID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.pods, uid)
+}
+
+func (s *sink) Evicted(e kube.Evicted) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.evicted = append(s.evicted, e)
 }
 
 func (s *sink) Synced() {
@@ -169,6 +177,13 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 // handed is a pod as the informer passes it.
 func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 	t.Helper()
+	s, uid := followed(t, pod)
+	return s.pods[uid]
+}
+
+// followed is what has got a pod of the informer, which has ended.
+func followed(t *testing.T, pod *v1.Pod) (s *sink, uid types.UID) {
+	t.Helper()
 	client := apitest.New(t)
 	pod.Name, pod.Namespace, pod.Spec.NodeName = "pod", "default", "n1"
 	created, err := client.CoreV1().Pods("default").Create(t.Context(), pod, metav1.CreateOptions{})
@@ -177,14 +192,54 @@ func handed(t *testing.T, pod *v1.Pod) *v1.Pod {
 	if _, err := client.CoreV1().Pods("default").UpdateStatus(t.Context(), created, metav1.UpdateOptions{}); err != nil {
 		t.Fatal(err)
 	}
-	s := &sink{pods: map[types.UID]*v1.Pod{}}
+	s = &sink{pods: map[types.UID]*v1.Pod{}}
 	stop := require.Running(t, func(ctx context.Context) error {
 		kube.Follow(ctx, client, kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
 		return nil
 	})
 	defer stop()
 	await(t, "the pod", s.has("pod"))
-	return s.pods[created.UID]
+	return s, created.UID
+}
+
+// rule: S9.19
+func TestAnEvictionIsReadFromTheStatus(t *testing.T) {
+	at := metav1.NewTime(time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC))
+	condition := []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: at}}
+	for _, c := range []struct {
+		name, reason, message string
+		conditions            []v1.PodCondition
+		containers            []v1.ContainerStatus
+		want                  string
+	}{
+		{"node pressure", "Evicted", "The node was low on resource: inodes. Threshold quantity: 10, available: 5. ", condition, nil, "inodes"},
+		{"without a condition", "Evicted", "The node was low on resource: memory. ", nil, []v1.ContainerStatus{{Name: "c", State: v1.ContainerState{Terminated: &v1.ContainerStateTerminated{FinishedAt: at}}}}, "memory"},
+		{"a container over its limit", "Evicted", `Container c exceeded its local ephemeral storage limit "1Gi". `, condition, nil, "ephemeral-storage"},
+		{"a pod over its limit", "Evicted", "Pod ephemeral local storage usage exceeds the total limit of containers 1Gi. ", condition, nil, "ephemeral-storage"},
+		{"a volume over its limit", "Evicted", `Usage of EmptyDir volume "v" exceeds the limit "1Gi". `, condition, nil, "ephemeral-storage"},
+		{"not admitted", "Evicted", "Pod was rejected: The node had condition: [MemoryPressure]. ", nil, nil, ""},
+		{"another end", "DeadlineExceeded", "The node was low on resource: memory. ", condition, nil, ""},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			s, uid := followed(t, &v1.Pod{
+				Spec:   v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
+				Status: v1.PodStatus{Phase: v1.PodFailed, Reason: c.reason, Message: c.message, Conditions: c.conditions, ContainerStatuses: c.containers},
+			})
+			if c.want == "" {
+				if len(s.evicted) > 0 {
+					t.Errorf("evicted %+v; expected none", s.evicted)
+				}
+				return
+			}
+			want := kube.Evicted{Namespace: "default", Name: "pod", UID: uid, At: at.Time, Resource: v1.ResourceName(c.want)}
+			if len(s.evicted) != 1 || !s.evicted[0].At.Equal(want.At) {
+				t.Fatalf("evicted %+v; expected %+v", s.evicted, want)
+			}
+			if s.evicted[0].At = want.At; s.evicted[0] != want {
+				t.Errorf("evicted %+v; expected %+v", s.evicted[0], want)
+			}
+		})
+	}
 }
 
 func TestAnnotationsDoNotMakeAPodStatic(t *testing.T) {

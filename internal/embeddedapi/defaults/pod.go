@@ -17,6 +17,8 @@ func podDefaults(s *Setter) {
 		if grace := p.Spec.TerminationGracePeriodSeconds; grace != nil && *grace < 0 {
 			p.Spec.TerminationGracePeriodSeconds = new(int64(1))
 		}
+		setRequests(p.Spec.Containers)
+		setRequests(p.Spec.InitContainers)
 		if p.Spec.HostNetwork {
 			setHostPorts(p.Spec.Containers)
 			setHostPorts(p.Spec.InitContainers)
@@ -63,6 +65,15 @@ func podDefaults(s *Setter) {
 	add(s, func(a *v1.GRPCAction) { unset(&a.Service, "") })
 	add(s, func(f *v1.ObjectFieldSelector) { zero(&f.APIVersion, "v1") })
 	add(s, func(f *v1.FileKeySelector) { unset(&f.Optional, false) })
+}
+
+// setRequests makes limits requests where there are none.
+func setRequests(containers []v1.Container) {
+	for i := range containers {
+		if r := &containers[i].Resources; r.Limits != nil {
+			r.Requests = merged(r.Requests, r.Limits)
+		}
+	}
 }
 
 func setHostPorts(containers []v1.Container) {

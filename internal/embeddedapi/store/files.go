@@ -153,9 +153,6 @@ func (t *Table) load() (highest uint64, err error) {
 		if err != nil {
 			continue // left to Follow, as the next ones
 		}
-		if document := fromYAML(text); document != nil {
-			text = document
-		}
 		object, err := t.store.cfg.Decode(t.name, key, text)
 		if err != nil || object.GetUID() == "" {
 			continue

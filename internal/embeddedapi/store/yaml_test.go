@@ -1,7 +1,6 @@
 package store
 
 import (
-	"bytes"
 	"encoding/json"
 	"reflect"
 	"testing"
@@ -61,40 +60,5 @@ func FuzzYAMLReadsBackAsTheJSONItWas(f *testing.F) {
 		if !reflect.DeepEqual(got, want) {
 			t.Errorf("%s became\n%swhich is %s", canonical, text, back)
 		}
-		if read := fromYAML(text); read != nil && !bytes.Equal(read, canonical) {
-			t.Errorf("%s became\n%swhich is read as %s", canonical, text, read)
-		}
 	})
-}
-
-func FuzzManifestsAreReadAsByAYAMLParser(f *testing.F) {
-	for _, seed := range []string{"a: b\n", "a:\n- b\n- - c\n  - d: 1\n    e:\n    - 2\nf: {}\n", "a:\n  b\n", "a: b\n  c\n", "a: b # c\n", "a: 010\n", "a: 1e3\n", "a: 'b'\n",
-		"\"a\": \"\\x7f\\n\"\n", "a: \"\\012\"\n", "- a: 1\n- b\n", "a: b\n---\nc: d\n", "a: yes\n", "a: -1\na: 2\n", "a:\n- b\n  - c\n", "a: b: c\n", "a: >\n  b\n", "a: b\n\nc: d\n"} {
-		f.Add([]byte(seed))
-	}
-	f.Fuzz(func(t *testing.T, text []byte) {
-		read := fromYAML(text)
-		if read == nil {
-			return
-		}
-		var got, want any
-		require.NoError(t, json.Unmarshal(read, &got))
-		document, err := sigsyaml.YAMLToJSON(text)
-		if err != nil {
-			t.Fatalf("%v in\n%s\nwhich is read as %s", err, text, read)
-		}
-		require.NoError(t, json.Unmarshal(document, &want))
-		if !reflect.DeepEqual(got, want) {
-			t.Errorf("%s\nis read as %s, by a YAML parser as %s", text, read, document)
-		}
-	})
-}
-
-func TestManifestsThatTheStoreWritesAreReadWithoutAYAMLParser(t *testing.T) {
-	document := `{"kind":"Pod","metadata":{"name":"a","labels":{},"creationTimestamp":"2026-01-02T03:04:05Z"},"spec":{"list":[{"x":-1,"y":[true,null]},[],[["z"]],"s"],"empty":[]},"on":"off","é":"a\nb"}`
-	text, err := toYAML([]byte(document))
-	require.NoError(t, err)
-	if got := string(fromYAML(text)); got != document {
-		t.Errorf("read %s, expected %s, from\n%s", got, document, text)
-	}
 }

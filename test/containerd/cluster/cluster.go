@@ -8,6 +8,7 @@ package cluster
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"fmt"
 	"os"
@@ -259,14 +260,14 @@ func (c *Cluster) isReady(n *Node) bool {
 }
 
 // Evictd protects the first node beside its kubelet, with the flags, and returns once it
-// knows the pods of the API server.
+// knows the pods of the API server. EVICTD_TRANSITION is its pressure transition period, 5s by default.
 func (c *Cluster) Evictd(flags ...string) *node.Evictd {
 	c.T.Helper()
 	n := c.Nodes[0]
 	credentials := kube.AgentKubeconfig(c.T, n.Dir(), n.Name, c.API.Kubeconfig(apiserver.Admin))
 	return n.Evictd(append([]string{
 		sandbox.Mode("backstop"), sandbox.Kubeconfig(credentials), sandbox.NodeName(n.Name), sandbox.NodeFs(n.Kubelet), sandbox.RuntimeDir(c.memory),
-		sandbox.Housekeeping("1s"), sandbox.Transition("5s"),
+		sandbox.Housekeeping("1s"), sandbox.Transition(cmp.Or(os.Getenv("EVICTD_TRANSITION"), "5s")),
 	}, flags...)...)
 }
 

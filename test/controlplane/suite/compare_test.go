@@ -338,14 +338,16 @@ func (s *side) settled(doc map[string]any, applied map[string]bool, deleted bool
 	return []any{settle(doc), managed}
 }
 
-// managers are the managers of an object, without the times.
+// managers are the managers of an object, without the times and the order that the times give.
 func managers(of any) any {
 	list, _ := of.([]any)
-	for _, entry := range list {
+	texts := make([]string, len(list))
+	for i, entry := range list {
 		delete(entry.(map[string]any), "time")
+		texts[i] = text(entry)
 	}
-	text, _ := json.Marshal(list)
-	return string(text)
+	slices.Sort(texts)
+	return strings.Join(texts, "\n")
 }
 
 // watch is what a watch from a version on has of a kind, up to an object that is made for it.

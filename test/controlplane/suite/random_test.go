@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"math/rand/v2"
+	"slices"
 )
 
 // A world is a namespace of its own, and what is sent to it. {ns} is its name, {rv:KIND/NAME} and
@@ -33,11 +34,14 @@ var resources = map[string]string{
 // watched are the kinds whose changes a world compares.
 var watched = []string{"configmaps", "pods", "deployments"}
 
-// random makes worlds.
-type random struct{ *rand.Rand }
+// random makes worlds. Of each object it knows the last body that it has made.
+type random struct {
+	*rand.Rand
+	made map[string][]byte
+}
 
 func newWorld(seed uint64) world {
-	r := random{rand.New(rand.NewPCG(seed, 18))}
+	r := random{rand.New(rand.NewPCG(seed, 18)), map[string][]byte{}}
 	var w world
 	kinds := []string{"configmaps", "pods", "pods", "deployments", "deployments"}
 	if r.chance(3) {
@@ -74,7 +78,7 @@ func (r random) request(kind string) request {
 	case n < 5:
 		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, pick(r, "a", "b", "c")))
 	case n < 7:
-		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.whole(kind, name)))
+		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.again(kind, name)))
 	case n < 10:
 		return r.applies(kind, name, path)
 	case n < 13:
@@ -101,6 +105,31 @@ func (r random) uses(kind string) request {
 		return r.sends("POST", resources["limitranges"]+"?dryRun=All", "", r.whole("limitranges", name))
 	}
 	return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, name))
+}
+
+// again is mostly the body that was made last of an object, with a change or without.
+func (r random) again(kind, name string) object {
+	text := r.made[kind+"/"+name]
+	if text == nil || r.chance(4) {
+		return r.whole(kind, name)
+	}
+	var body object
+	if err := json.Unmarshal(text, &body); err != nil {
+		panic(err)
+	}
+	if r.chance(2) {
+		return body
+	}
+	spec, _ := body["spec"].(object)
+	other, _ := r.whole(kind, name)["spec"].(object)
+	if fields := slices.Sorted(maps.Keys(spec)); len(fields) > 0 {
+		field := pick(r, fields...)
+		delete(spec, field)
+		if value := other[field]; value != nil {
+			spec[field] = value
+		}
+	}
+	return body
 }
 
 func (r random) sends(method, path, as string, body any) request {
@@ -254,6 +283,11 @@ func (r random) whole(kind, name string) object {
 		body["apiVersion"], body["kind"] = "v1", "LimitRange"
 		body["spec"] = object{"limits": append(r.limits("3"), smallClaims)}
 	}
+	text, err := json.Marshal(body)
+	if err != nil {
+		panic(err)
+	}
+	r.made[kind+"/"+name] = text
 	return body
 }
 

@@ -1,0 +1,200 @@
+package recorder
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"sync"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/eviction/journal"
+	"github.com/evictd/evictd/nodestatus"
+)
+
+// Eviction is an eviction as it is kept for weeks, once for each pod and evictor: a dry run
+// decides for a pod again as long as it runs.
+type Eviction struct {
+	By  string    `json:"by"`
+	Pod string    `json:"pod"` // namespace/name
+	UID types.UID `json:"uid"`
+	// Signal is that of evictd, and Resource the kubelet's name of what was short.
+	Signal   string          `json:"signal,omitempty"`
+	Resource string          `json:"resource"`
+	At       nodestatus.Time `json:"at"` // of the kubelet to the second
+	DryRun   bool            `json:"dryRun,omitempty"`
+}
+
+// Evictors.
+const (
+	ByEvictd  = "evictd"
+	ByKubelet = "kubelet"
+)
+
+// History are the evictions since an instant, in the order in which they were recorded.
+type History struct {
+	Since     nodestatus.Time `json:"since"`
+	Evictions []Eviction      `json:"evictions,omitempty"`
+}
+
+const (
+	// keptEvictions are the last that are kept, each in less than 640 bytes.
+	keptEvictions = 500
+	// Each of two segments begins with all that is kept, so that the other can be overwritten.
+	evictionSegments     = 2
+	evictionSegmentBytes = 1 << 20
+)
+
+// evictions keeps them in a ring of their own, which lasts for weeks. announce may be called from any
+// goroutine, the rest by the one of the recorder.
+type evictions struct {
+	mu        sync.Mutex
+	announced []Eviction
+
+	ring  ring // nil before it is open
+	kept  History
+	known map[identity]bool
+}
+
+// identity is what is kept once.
+type identity struct {
+	by  string
+	uid types.UID
+}
+
+func (e *Eviction) identity() identity { return identity{e.By, e.UID} }
+
+// announce has an eviction kept with the next report.
+func (e *evictions) announce(of Eviction) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if len(e.announced) < keptEvictions { // the others are announced again by the next agent
+		e.announced = append(e.announced, of)
+	}
+}
+
+// take keeps the evictions of a report, and what was announced.
+func (e *evictions) take(dir string, report *control.Report) error {
+	if dir == "" {
+		return nil
+	}
+	if e.ring == nil {
+		if err := e.open(dir, report.At); err != nil {
+			return err
+		}
+	}
+	for i := range report.Decisions {
+		for _, decided := range report.Decisions[i].Evictions {
+			if err := e.keep(Eviction{
+				By: ByEvictd, Pod: decided.Pod.String(), UID: decided.Pod.UID, Signal: decided.Signal.String(), Resource: string(decided.Signal.Resource()),
+				At: nodestatus.Time{Time: report.At}, DryRun: report.DryRun,
+			}); err != nil {
+				return err
+			}
+		}
+	}
+	e.mu.Lock()
+	announced := e.announced
+	e.announced = nil
+	e.mu.Unlock()
+	for i := range announced {
+		if err := e.keep(announced[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// open continues what is in a directory, or begins at an instant.
+func (e *evictions) open(dir string, at time.Time) error {
+	kept, err := ReadEvictions(dir)
+	if err != nil {
+		return err
+	}
+	if kept.Since.IsZero() {
+		kept.Since.Time = at
+	}
+	ring, err := journal.OpenRing(dir, evictionSegments, evictionSegmentBytes)
+	if err != nil {
+		return err
+	}
+	e.kept, e.known = kept, map[identity]bool{}
+	for i := range kept.Evictions {
+		e.known[kept.Evictions[i].identity()] = true
+	}
+	if err := e.begin(ring); err != nil {
+		return err
+	}
+	e.ring = ring
+	return nil
+}
+
+// begin begins a segment with all that is kept.
+func (e *evictions) begin(ring ring) error {
+	key, err := json.Marshal(&e.kept)
+	if err == nil {
+		err = ring.Begin(key)
+	}
+	return err
+}
+
+// keep keeps an eviction that is new, and not of before the first that is kept. What the API server shows of a pod that evictd has evicted is
+// of evictd.
+func (e *evictions) keep(of Eviction) error {
+	if of.At.Before(e.kept.Since.Time) || e.known[of.identity()] || of.By == ByKubelet && e.carriedOut(of.UID) {
+		return nil
+	}
+	e.known[of.identity()] = true
+	if dropped := e.kept.add(of); dropped != nil {
+		delete(e.known, dropped.identity())
+	}
+	record, err := json.Marshal(&of)
+	if err != nil {
+		return err
+	}
+	if e.ring.Left() < int64(len(record)) {
+		return e.begin(e.ring)
+	}
+	return e.ring.Append(record, of.By == ByEvictd) // the kubelet's are announced again
+}
+
+// add adds an eviction, and returns what is dropped for it; nil for nothing.
+func (h *History) add(of Eviction) (dropped *Eviction) {
+	if len(h.Evictions) == keptEvictions {
+		dropped = new(h.Evictions[0])
+		h.Since = dropped.At
+		h.Evictions = slices.Delete(h.Evictions, 0, 1)
+	}
+	h.Evictions = append(h.Evictions, of)
+	return dropped
+}
+
+// carriedOut says whether evictd has evicted a pod.
+func (e *evictions) carriedOut(uid types.UID) bool {
+	return e.known[identity{ByEvictd, uid}] && slices.ContainsFunc(e.kept.Evictions, func(k Eviction) bool {
+		return k.By == ByEvictd && k.UID == uid && !k.DryRun
+	})
+}
+
+// ReadEvictions reads what a recorder has kept in a directory; nothing was kept where Since is zero.
+func ReadEvictions(dir string) (h History, err error) {
+	segments, err := journal.ReadRing(dir)
+	if err != nil {
+		return h, fmt.Errorf("read evictions: %w", err)
+	}
+	for _, s := range slices.Backward(segments) {
+		if json.Unmarshal(s.Key, &h) != nil {
+			continue // it was not written whole
+		}
+		for _, text := range s.Records {
+			var e Eviction
+			if json.Unmarshal(text, &e) == nil {
+				h.add(e)
+			}
+		}
+		break
+	}
+	return h, nil
+}
