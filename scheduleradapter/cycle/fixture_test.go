@@ -119,7 +119,7 @@ func (w *fixture) profiles(env framework.Env) ([]Profile, error) {
 	enable(priority.New, nil, framework.QueueSort)
 	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated}}, framework.Filter)
 	if w.late != nil {
-		enable(func(any, framework.Env) (framework.Plugin, error) { return w.late.(framework.Plugin), nil }, nil, framework.Filter)
+		enable(func(any, framework.Env) (framework.Plugin, error) { return w.late.(framework.Plugin), nil }, nil, framework.Filter, framework.Reserve)
 	}
 	enable(preempt.New, &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &few, MinCandidateNodesAbsolute: &few}, framework.PreEnqueue, framework.PostFilter)
 	enable(func(any, framework.Env) (framework.Plugin, error) { return w.plugin, nil }, nil, framework.Permit, framework.PreBind)

@@ -170,9 +170,12 @@ func (g *groupAttempt) validate() error {
 
 // try finds nodes for the pods in order, each with those before it in the table, and
 // undoes all of it.
-func (g *groupAttempt) try(members []*groupMember) podGroupStatus {
+func (g *groupAttempt) try(members []*groupMember) (status podGroupStatus) {
 	g.Table.Try()
-	defer g.undo(members)
+	defer func() {
+		_, suspended := g.cycle.Suspended()
+		g.undo(members, suspended || status.Code == framework.Success)
+	}()
 	placed, remaining := g.Table.PodGroupSize(g.key), len(members)
 	feasible := g.PlacementFeasible(g.group, placed, remaining)
 	switch feasible.Code {
@@ -238,10 +241,12 @@ func (g *groupAttempt) tryMember(m *groupMember) {
 	}
 }
 
-func (g *groupAttempt) undo(members []*groupMember) {
+func (g *groupAttempt) undo(members []*groupMember, retried bool) {
 	for _, m := range slices.Backward(members) {
 		if m.placed {
-			g.Unreserve(m.assignment)
+			undone := m.assignment
+			undone.Retried = retried
+			g.Unreserve(undone)
 			if m.nominated != "" {
 				g.Nominator.Nominate(m.pod, m.nominated)
 			}

@@ -18,7 +18,8 @@ import (
 // slowFilter asks another program about each pod.
 type slowFilter struct {
 	*fixture
-	asked []heldRequest // in order
+	asked      []heldRequest // in order
+	unreserved []string      // pods that are not retried
 }
 
 // withSlowFilter runs a test with PodGroups and a slowFilter.
@@ -62,6 +63,14 @@ func (f *slowFilter) Filter(c *framework.Cycle) framework.Status {
 		return framework.AsStatus(err)
 	}
 	return framework.Status{}
+}
+
+func (*slowFilter) Reserve(framework.Assignment) framework.Status { return framework.Status{} }
+
+func (f *slowFilter) Unreserve(a framework.Assignment) {
+	if !a.Retried {
+		f.unreserved = append(f.unreserved, a.Pod.Object.Name)
+	}
 }
 
 // answer answers the latest request, which is for the pod.
@@ -108,6 +117,9 @@ func TestEventsAreHandledWhileAPodGroupWaits(t *testing.T) {
 		w.after("bind other to a", "event Scheduled of other: *")
 		if got := w.pods(); !slices.Equal(got, []string{"p", "q", "other"}) {
 			t.Errorf("asked about %v", got)
+		}
+		if len(w.unreserved) > 0 {
+			t.Errorf("%v are unreserved for good", w.unreserved)
 		}
 	})
 }
@@ -158,6 +170,21 @@ func TestAPodGroupThatIsDeletedWhileItWaitsEnds(t *testing.T) {
 		w.gang("workers", 1, 10)
 		w.answer("p")
 		w.after("bind p to a", "event Scheduled of p: *", "podgroup workers Scheduled: ")
+	})
+}
+
+// A group that is not scheduled gives up what its pods reserved.
+func TestThePodsOfAPodGroupThatFailsAreUnreserved(t *testing.T) {
+	withSlowFilter(t, func(w *slowFilter) {
+		w.node("a")
+		w.gang("workers", 2, 10)
+		w.set("p", prioritized(10), grouped("workers"))
+		w.set("q", prioritized(10), cpu("2"), grouped("workers"))
+		w.answer("p")
+		w.after("status of p:*", "status of q:*", "event FailedScheduling of p: *", "event FailedScheduling of q: *", "podgroup workers Unschedulable: *")
+		if !slices.Equal(w.unreserved, []string{"p"}) {
+			t.Errorf("%v are unreserved for good", w.unreserved)
+		}
 	})
 }
 

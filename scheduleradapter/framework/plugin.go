@@ -244,6 +244,8 @@ type Assignment struct {
 	Node *nodetable.Node
 	// State is that of the cycle.
 	State any
+	// Retried: Reserve follows in the same attempt, so that Unreserve writes nothing.
+	Retried bool
 }
 
 // Reserver is notified of an assumed pod. Unreserve also runs if Reserve failed or

@@ -119,7 +119,7 @@ func (p *Plugin) holdAll(made *plan, v *variant, allocations []resourceapi.Alloc
 }
 
 // Unreserve releases the devices that are not written, and removes the pod from the
-// claims that are.
+// claims that are, unless it is retried.
 func (p *Plugin) Unreserve(a framework.Assignment) {
 	made := p.withdraw(a.Pod.UID)
 	if made == nil {
@@ -134,6 +134,7 @@ func (p *Plugin) Unreserve(a framework.Assignment) {
 			latest = part.stored
 		}
 		switch {
+		case a.Retried:
 		case part.special && part.stored != nil:
 			p.api.Delete(latest, a.Pod.Object)
 		case latest.Status.Allocation != nil && resourceclaim.IsReservedForPod(a.Pod.Object, latest, false):

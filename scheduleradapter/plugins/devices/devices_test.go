@@ -61,6 +61,15 @@ func TestAFailedBindingReleasesTheClaim(t *testing.T) {
 	if s := c.plugin.PreBind(t.Context(), a); !s.OK() {
 		t.Fatal(s.Message())
 	}
+	c.try(pod("p", "one"))
+	c.plugin.Reserve(a)
+	retried := a
+	retried.Retried = true
+	c.plugin.Unreserve(retried)
+	if s := c.claims[nodetable.ClaimKey("ns", "one")].Status; len(s.ReservedFor) != 1 {
+		t.Errorf("before the pod is retried the claim is %+v", s)
+	}
+	c.plugin.Reserve(a)
 	c.plugin.Unreserve(a)
 	if s := c.claims[nodetable.ClaimKey("ns", "one")].Status; s.Allocation == nil || len(s.ReservedFor) != 0 {
 		t.Errorf("after the binding failed the claim is %+v", s)
