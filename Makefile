@@ -122,17 +122,27 @@ fuzz: ## run every fuzz target for FUZZTIME, a line each
 	done <<<"$${targets:?there is no fuzz target}"
 	exit $$failed
 
+# machine prints what a benchmark runs on.
+define machine
+printf 'cpu:    %s\n' "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
+printf 'cores:  %s\n' "$$(nproc)"
+printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
+printf 'kernel: %s\n' "$$(uname -r)"
+printf 'go:     %s\n' "$$(go version)"
+printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
+endef
+
 .PHONY: bench
 bench: ## run the benchmarks: the machine, the results as they come, then tables of benchstat
-	@printf 'cpu:    %s\n' "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
-	printf 'cores:  %s\n' "$$(nproc)"
-	printf 'memory: %s\n' "$$(sed -n 's/^MemTotal: *//p' /proc/meminfo)"
-	printf 'kernel: %s\n' "$$(uname -r)"
-	printf 'go:     %s\n' "$$(go version)"
-	printf 'load:   %s\n' "$$(cut -d ' ' -f 1-3 /proc/loadavg)"
+	@$(machine)
 	packages=$$($(call list,^Benchmark) | cut -d ' ' -f 1 | sort -u)
 	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} |
 		tee /dev/stderr | go tool -modfile=internal/tools/go.mod benchstat -
+
+.PHONY: bench-million
+bench-million: ## pods on 1,000,000 nodes in one process, compared with attempts that evaluate all nodes; EVICTD_NODES=, EVICTD_CHECKS=
+	@$(machine)
+	EVICTD_MILLION=1 go test -run '^$$' -bench Million -benchtime 1x -timeout 60m ./scheduleradapter/profile
 
 .PHONY: bench-reaction
 bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back

@@ -50,7 +50,9 @@ type Config struct {
 	// PodGroups: the pods of a PodGroup are scheduled together, as with the gate
 	// GenericWorkload.
 	PodGroups bool
-	// KeepsCycles: attempts of pods of a PodGroup have their Cycle, a copy for each pod.
+	// KeepsCycles: the Cycle of each attempt has the result for each node, and attempts of
+	// pods of a PodGroup have a copy for each pod. Otherwise a Cycle has them only if the
+	// attempt found no node, or had to evaluate all nodes.
 	KeepsCycles bool
 	// WrapProfile wraps a profile for the queue; nil: no wrapper.
 	WrapProfile func(queue.Profile) queue.Profile
@@ -82,6 +84,7 @@ type Scheduler struct {
 	random      framework.Random
 	nextStart   int // index in the table's order at which the next sample starts
 	cycle       framework.Cycle
+	scores      framework.ScoreCache
 	attempts    int
 	attempted   nodetable.PodGroupKey // the pod group of the running attempt; zero: none
 	waiting     map[types.UID]*waitingPod

@@ -52,6 +52,7 @@ func cordoned(n *v1.Node) { n.Spec.Unschedulable = true }
 // rule: S4.5
 func TestSampleContinuesWhereTheLastOneEnded(t *testing.T) {
 	c := newCluster(t)
+	c.keepsCycles = true
 	c.enough = func(int) int { return 2 }
 	for i := range 6 {
 		c.node(fmt.Sprint("n", i), func(n *v1.Node) { n.Labels[v1.LabelTopologyZone] = fmt.Sprint("zone-", i/2) })

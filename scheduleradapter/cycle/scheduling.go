@@ -32,8 +32,9 @@ type Attempt struct {
 	Outcome
 	// Node is the node of a scheduled or waiting pod.
 	Node string
-	// Cycle has the result for each node, until the next attempt; nil: no node was
-	// evaluated, or Config.KeepsCycles is not set for a pod of a PodGroup.
+	// Cycle is that of the attempt, until the next one. Config.KeepsCycles says whether it has
+	// the result for each node. nil: no node was evaluated, or Config.KeepsCycles is not set
+	// for a pod of a PodGroup.
 	Cycle     *framework.Cycle
 	Nominated string
 	Victims   []*nodetable.Pod
@@ -103,7 +104,8 @@ type Result struct {
 	Message string
 	// Nomination is the result of PostFilter, or cleared where PostFilter does not run.
 	Nomination framework.Nomination
-	// Cycle has the result for each node, until the next attempt.
+	// Cycle is that of the attempt, until the next one. After Success it has the result for
+	// each node only if Config.KeepsCycles is set.
 	Cycle *framework.Cycle
 }
 
@@ -181,7 +183,18 @@ func (s *Scheduler) schedulePod(p Profile, pod *nodetable.Pod) (nodetable.Row, f
 			return nodetable.NoRow, status
 		}
 	}
-	if status := s.findNodesThatFitPod(p); !status.OK() {
+	enough := 1
+	if p.Scores() {
+		enough = p.NumFeasibleNodesToFind(c.Candidates())
+	}
+	if !s.keepsCycles {
+		if row, visited := p.SelectRow(c, &s.scores, s.nextStart, enough, s.random); row != nodetable.NoRow {
+			s.visited(visited)
+			return row, framework.Status{}
+		}
+	}
+	visited, status := p.Filter(c, s.nextStart, enough)
+	if s.visited(visited); !status.OK() {
 		return nodetable.NoRow, status
 	}
 	switch c.Feasible.Count() {
@@ -198,16 +211,11 @@ func (s *Scheduler) schedulePod(p Profile, pod *nodetable.Pod) (nodetable.Row, f
 	return s.selectHost(), framework.Status{}
 }
 
-func (s *Scheduler) findNodesThatFitPod(p Profile) framework.Status {
-	enough := 1
-	if p.Scores() {
-		enough = p.NumFeasibleNodesToFind(s.cycle.Candidates())
-	}
-	visited, status := p.Filter(&s.cycle, s.nextStart, enough)
+// visited moves the start of the next sample.
+func (s *Scheduler) visited(nodes int) {
 	if n := s.Table.Len(); n > 0 {
-		s.nextStart = (s.nextStart + visited) % n
+		s.nextStart = (s.nextStart + nodes) % n
 	}
-	return status
 }
 
 // selectHost returns a row with the highest total; each of them has the same
@@ -298,19 +306,17 @@ func (s *Scheduler) forget(b Binding) {
 // tryEveryNode filters and scores every node for a pod that has no node in the
 // table. It runs neither PostFilter nor Reserve, and does not move the start of the
 // next sample.
-func (s *Scheduler) tryEveryNode(pod *nodetable.Pod, now time.Time) (*framework.Cycle, framework.Status) {
+func (s *Scheduler) tryEveryNode(c *framework.Cycle, pod *nodetable.Pod) framework.Status {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
-	c := &framework.Cycle{Now: now}
 	status := p.Begin(c, s.Table, pod, s.nominatedPods())
 	if status.OK() {
 		_, status = p.Filter(c, 0, c.Candidates()+1)
 	}
 	switch {
 	case !status.OK():
+		return status
 	case c.Feasible.Empty():
-		status = framework.Status{Code: framework.Unschedulable}
-	default:
-		status = p.Score(c)
+		return framework.Status{Code: framework.Unschedulable}
 	}
-	return c, status
+	return p.Score(c)
 }

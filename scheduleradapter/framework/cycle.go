@@ -34,6 +34,7 @@ type Cycle struct {
 	Timing Timing
 
 	requests        *requests // of the attempt; nil: there are none
+	joint           bool      // see BeginPodGroup
 	runner          *Runner
 	rejections      []Rejection        // by row; valid if evaluated and not feasible
 	running         int16              // index of the running filter
@@ -53,6 +54,7 @@ type Cycle struct {
 	further         map[nodetable.Row][]Rejection // see Further
 	explained       map[Rejection]explanation     // of a clone; nil: plugins have the reasons
 	preFilterStatus Status                        // of PreFilter
+	rowPlugins      rowPlugins
 }
 
 // Rejection is a filter that rejected a node, with its reasons.

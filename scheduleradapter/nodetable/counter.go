@@ -80,6 +80,7 @@ func (t *Table) SetNamespace(name string, labels Labels) {
 	if slices.Equal(was, labels) {
 		return
 	}
+	t.Versions.Namespaces++
 	t.namespaces[symbol] = labels
 	if labels == nil {
 		delete(t.namespaces, symbol)

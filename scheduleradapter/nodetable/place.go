@@ -126,7 +126,7 @@ func (t *Table) take(s spot) *Pod {
 
 // count adds a pod n times to all columns and counters.
 func (t *Table) count(p *Pod, row Row, n int64) {
-	t.trail.add(row)
+	t.Touch(row)
 	t.podGroups.count(p, n)
 	r := &p.Requests
 	t.Pods.request(row, n)

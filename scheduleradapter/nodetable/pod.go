@@ -101,6 +101,9 @@ func (p *Pod) bound(what string, n, most int) {
 	}
 }
 
+// LabelSet is equal for pods of a namespace with equal labels.
+func (p *Pod) LabelSet() Symbol { return p.labelSet }
+
 // String is namespace/name.
 func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
 

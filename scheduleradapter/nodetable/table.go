@@ -3,6 +3,7 @@ package nodetable
 import (
 	"slices"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 )
 
@@ -18,22 +19,24 @@ type Table struct {
 	extended map[Symbol]*SparseColumn
 	shares   map[Symbol]int // by namespace, see Refuses
 
-	nodes         []*Node // by row; nil: no node
-	rowOf         map[Symbol]Row
-	free          []Row
-	alive         Bits
-	unschedulable Bits
-	byLabel       map[Symbol]map[Symbol][]Row
-	byTaint       map[Taint][]Row
-	images        map[Symbol]*ImageUse
-	zones         []zone
-	order         []Row // empty: invalid
-	topologies    map[Symbol]*Topology
-	topologyLimit int                        // see sweepTopologies
-	nowhere       []int32                    // NoDomain for each row
-	unlabelled    Bits                       // no row
-	selected      *Recent[Symbol, selection] // by node selector
-	tainted       *Recent[Symbol, selection] // by tolerations
+	nodes          []*Node // by row; nil: no node
+	rowOf          map[Symbol]Row
+	free           []Row
+	alive          Bits
+	unschedulable  Bits
+	byLabel        map[Symbol]map[Symbol][]Row
+	byTaint        map[Taint][]Row
+	images         map[Symbol]*ImageUse
+	zones          []zone
+	order          []Row // empty: invalid
+	topologies     map[Symbol]*Topology
+	topologyLimit  int                        // see sweepTopologies
+	topologySerial int64                      // of the last topology
+	preferring     int                        // distinct taints of the effect PreferNoSchedule
+	nowhere        []int32                    // NoDomain for each row
+	unlabelled     Bits                       // no row
+	selected       *Recent[Symbol, selection] // by node selector
+	tainted        *Recent[Symbol, selection] // by tolerations
 
 	pods       [][]*Pod // by row
 	where      map[types.UID]spot
@@ -62,6 +65,8 @@ type Versions struct {
 	// Nodes changes when a node is added or removed, the others also when that part
 	// of a node changes.
 	Nodes, Labels, Taints, Images uint64
+	// Namespaces changes with the labels of a namespace.
+	Namespaces uint64
 	// Pressure changes with conditions and headroom.
 	Pressure uint64
 }
@@ -189,7 +194,7 @@ const everything = ^Change(0)
 // exchange replaces a node in the columns. An empty digest is no node.
 func (t *Table) exchange(row Row, was, is *Node, changed Change) {
 	t.nodes[row] = is
-	t.trail.add(row)
+	t.Touch(row)
 	for _, part := range []struct {
 		of      Change
 		version *uint64
@@ -281,11 +286,19 @@ func (t *Table) setLabels(row Row, was, is *Node) {
 
 func (t *Table) setTaints(row Row, was, is *Node) {
 	for _, taint := range was.Taints {
-		if t.byTaint[taint] = without(t.byTaint[taint], row); len(t.byTaint[taint]) == 0 {
+		rows := t.byTaint[taint]
+		if len(rows) == 0 {
+			continue // a node has the taint twice
+		}
+		if t.byTaint[taint] = without(rows, row); len(t.byTaint[taint]) == 0 {
 			delete(t.byTaint, taint)
+			t.prefer(taint, -1)
 		}
 	}
 	for _, taint := range is.Taints {
+		if len(t.byTaint[taint]) == 0 {
+			t.prefer(taint, 1)
+		}
 		t.byTaint[taint] = with(t.byTaint[taint], row)
 	}
 	t.unschedulable.Clear(row)
@@ -293,6 +306,15 @@ func (t *Table) setTaints(row Row, was, is *Node) {
 		t.unschedulable.Set(row)
 	}
 }
+
+func (t *Table) prefer(taint Taint, n int) {
+	if taint.Effect == v1.TaintEffectPreferNoSchedule {
+		t.preferring += n
+	}
+}
+
+// PrefersNoSchedule reports whether any node has a taint of the effect PreferNoSchedule.
+func (t *Table) PrefersNoSchedule() bool { return t.preferring > 0 }
 
 func (t *Table) setImages(row Row, was, is *Node) {
 	for _, image := range was.Images {

@@ -8,6 +8,8 @@ const NoDomain int32 = -1
 // Topology divides the nodes into domains by a label. It must not be changed.
 type Topology struct {
 	Key Symbol
+	// Serial differs from those of all other topologies of the table.
+	Serial int64
 	// Of is the domain by row.
 	Of []int32
 	// Nodes is the number of nodes and Values the label value by domain. Empty
@@ -24,6 +26,8 @@ type Topology struct {
 	ids  map[Symbol]int32
 	free []int32
 	used bool
+	// labelled is the number of rows in Labelled.
+	labelled int
 	// own: a node has had the label. Otherwise Of and Labelled are those that all such
 	// topologies of the table share.
 	own bool
@@ -37,7 +41,8 @@ func (t *Table) Topology(key Symbol) *Topology {
 		return found
 	}
 	t.sweepTopologies()
-	o := &Topology{Key: key, ids: map[Symbol]int32{}, used: true}
+	t.topologySerial++
+	o := &Topology{Key: key, Serial: t.topologySerial, ids: map[Symbol]int32{}, used: true}
 	o.grow(t)
 	t.topologies[key] = o
 	for row := range t.alive.All() {
@@ -89,8 +94,12 @@ func (t *Table) move(o *Topology, row Row, labels Labels) {
 	o.Of[row] = to
 	if to == NoDomain {
 		o.Labelled.Clear(row)
+		o.labelled--
 	} else {
 		o.Labelled.Set(row)
+	}
+	if from == NoDomain {
+		o.labelled++
 	}
 	o.Version++
 	if from != NoDomain {
@@ -109,6 +118,9 @@ func (t *Table) tallies(visit func(*Tally)) {
 		}
 	}
 }
+
+// SingleNodes reports whether each domain has one node, as those of the host name.
+func (o *Topology) SingleNodes() bool { return o.Live > 0 && o.Live == o.labelled }
 
 func (o *Topology) enter(value Symbol) int32 {
 	id, found := o.ids[value]

@@ -71,6 +71,7 @@ var boots = []boot{
 		{pkg: "cgroup", run: "."},
 		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
 		{pkg: "eviction/kill", run: "."},
+		{pkg: "eviction/daemon", run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
 		{pkg: "test/node", run: "^TestMachine"},
 		{pkg: "test/node", run: "^TestCutOff"},
 	}},

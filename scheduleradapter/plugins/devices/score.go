@@ -12,11 +12,14 @@ import (
 
 // PreScore skips pods without claims.
 func (p *Plugin) PreScore(*framework.Cycle) framework.Status {
-	if len(p.podClaims) == 0 && p.special == nil {
+	if p.ScoresAlike() {
 		return framework.Status{Code: framework.Skip}
 	}
 	return framework.Status{}
 }
+
+// ScoresAlike is true for pods without claims.
+func (p *Plugin) ScoresAlike() bool { return len(p.podClaims) == 0 && p.special == nil }
 
 // Score prefers nodes whose allocations use earlier alternatives of prioritized
 // lists.

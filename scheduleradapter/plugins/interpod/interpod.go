@@ -38,6 +38,7 @@ type Plugin struct {
 	terms   []*nodetable.CarriedTerm // buffer
 	slopes  []slope                  // of the pod of the cycle
 	shares  framework.Mapping
+	limits  limits
 }
 
 // New makes the plugin; args are an InterPodAffinityArgs with its defaults.
@@ -98,10 +99,7 @@ func (p *Plugin) filterAffinity(c *framework.Cycle) {
 		return
 	}
 	companions := c.Table.Counter(c.Pod.Companions)
-	first := c.Table.Matches(c.Pod.Companions, c.Pod)
-	for _, term := range c.Pod.Affinity {
-		first = first && !somewhere(&companions.Tally, c.Table.Topology(term.Topology))
-	}
+	first := p.isFirst(c, companions)
 	for _, term := range c.Pod.Affinity {
 		topology := c.Table.Topology(term.Topology)
 		counts := companions.In(topology)
@@ -111,6 +109,15 @@ func (p *Plugin) filterAffinity(c *framework.Cycle) {
 			}
 		}
 	}
+}
+
+// isFirst reports whether the pod matches its own terms, and no other pod does.
+func (p *Plugin) isFirst(c *framework.Cycle, companions *nodetable.Counter) bool {
+	first := c.Table.Matches(c.Pod.Companions, c.Pod)
+	for _, term := range c.Pod.Affinity {
+		first = first && !somewhere(&companions.Tally, c.Table.Topology(term.Topology))
+	}
+	return first
 }
 
 // reject rejects nodes in a domain with any of the pods.

@@ -11,6 +11,7 @@ import (
 type slope struct {
 	topology *nodetable.Topology
 	worth    []int64
+	nodes    bool // each domain is one node, for ScoreClass
 }
 
 // PreScore adds up the weights of the preferred terms of both sides. It skips pods

@@ -27,6 +27,15 @@ type Plugin struct {
 	preferred []nodetable.WeightedNodes
 	others    nodetable.Bits // buffer
 	shares    framework.Mapping
+	// selected are the rows that addedAffinity and the pod of SignFilter match; nil: all
+	// rows. weighted are the preferred terms of the pod of SignClasses with their rows.
+	selected [2]nodetable.Bits
+	weighted []weightedRows
+}
+
+type weightedRows struct {
+	weight int32
+	rows   nodetable.Bits
 }
 
 // New makes the plugin; args are a NodeAffinityArgs.
@@ -122,6 +131,65 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 		p.shares.Apply(scores, least, most, func(sum int64) int64 { return framework.MaxScore * sum / most })
 	}
 	return framework.Status{}
+}
+
+// SignFilter adds the selector of the pod.
+func (p *Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
+	p.selected = [2]nodetable.Bits{}
+	if p.required != nil {
+		p.selected[mismatchesProfile] = c.Table.Select(p.required)
+	}
+	if c.Pod.Nodes != nil {
+		s.AddSymbols(c.Pod.Nodes.Key)
+		p.selected[mismatchesPod] = c.Table.Select(c.Pod.Nodes)
+	}
+	return 0, true
+}
+
+// FitsRow is false for a node that addedAffinity or the pod does not match.
+func (p *Plugin) FitsRow(_ *framework.Cycle, row nodetable.Row) bool {
+	for _, rows := range p.selected {
+		if rows != nil && !rows.Has(row) {
+			return false
+		}
+	}
+	return true
+}
+
+// mostWeight bounds the sum of the weights in a class.
+const mostWeight = 1 << 24
+
+// SignClasses adds the preferred terms of the pod.
+func (p *Plugin) SignClasses(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
+	p.weighted = p.weighted[:0]
+	sum := int64(0)
+	for _, terms := range [...][]nodetable.WeightedNodes{p.preferred, c.Pod.PreferredNodes} {
+		for _, term := range terms {
+			if sum += max(term.Weight, -term.Weight); sum > mostWeight {
+				return 0, false
+			}
+			s.AddSymbols(term.Nodes.Key)
+			s.Add(term.Weight)
+			p.weighted = append(p.weighted, weightedRows{int32(term.Weight), c.Table.Select(term.Nodes)})
+		}
+	}
+	return min(len(p.weighted), 1), true
+}
+
+// ScoreClass is the sum of the weights of the matched preferred terms.
+func (p *Plugin) ScoreClass(_ *framework.Cycle, row nodetable.Row, values []int32) {
+	for _, term := range p.weighted {
+		if term.rows.Has(row) {
+			values[0] += term.weight
+		}
+	}
+}
+
+// ScoreClasses are these sums.
+func (*Plugin) ScoreClasses(_ *framework.Cycle, classes []framework.Class, scores []int64) {
+	for i := range classes {
+		scores[i] = int64(classes[i].Values[0])
+	}
 }
 
 // Events are: a node that now matches.

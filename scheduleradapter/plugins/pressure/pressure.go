@@ -34,6 +34,10 @@ type Plugin struct {
 	short      [kinds]nodetable.Bits // by kind
 	nodeScores []int64               // score by row from levels and recovery
 	evicted    map[types.UID][]eviction
+	// Those before, to find the rows that changed.
+	shortBefore  [kinds]nodetable.Bits
+	scoresBefore []int64
+	applies      [kinds]bool // to the pod of SignFilter
 
 	placed map[nodetable.Symbol]arrivals // by node, since its recovery
 	now    time.Time                     // of the running attempt
@@ -128,10 +132,9 @@ func (*Plugin) IgnoresPods() {}
 func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 	p.update(c.Now)
 	for k := range pressures {
-		if kind(k) == memory && c.Pod.Object.Status.QOSClass != v1.PodQOSBestEffort || tolerated(c.Pod, kind(k)) {
-			continue
+		if applies(c.Pod, kind(k)) {
+			c.RejectAll(p.short[k], 1<<k, true)
 		}
-		c.RejectAll(p.short[k], 1<<k, true)
 	}
 	for _, e := range p.evicted[nodetable.OwnerOf(c.Pod.Object)] {
 		if e.lasts && c.Feasible.Has(e.row) {
@@ -139,6 +142,11 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 		}
 	}
 	return framework.Status{}
+}
+
+// applies reports whether pressure of a kind rejects the pod.
+func applies(pod *nodetable.Pod, k kind) bool {
+	return (k != memory || pod.Object.Status.QOSClass == v1.PodQOSBestEffort) && !tolerated(pod, k)
 }
 
 func tolerated(pod *nodetable.Pod, k kind) bool {

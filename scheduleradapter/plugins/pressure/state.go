@@ -20,18 +20,33 @@ func (p *Plugin) update(now time.Time) {
 	}
 	p.version, p.at = p.table.Versions.Pressure, now
 	for k := range p.short {
-		p.short[k] = p.short[k].Emptied(p.table.Rows())
+		p.short[k], p.shortBefore[k] = p.shortBefore[k].Emptied(p.table.Rows()), p.short[k]
 	}
-	p.nodeScores = slices.Grow(p.nodeScores[:0], p.table.Rows())[:p.table.Rows()]
+	p.nodeScores, p.scoresBefore = slices.Grow(p.scoresBefore[:0], p.table.Rows())[:p.table.Rows()], p.nodeScores
 	clear(p.evicted)
 	for row := range p.table.Alive().All() {
-		p.look(row)
+		if p.look(row); p.changed(row) {
+			p.table.Touch(row)
+		}
 	}
 	for name, since := range p.placed {
 		if now.Sub(since.recovered) >= p.args.Ramp.Duration {
 			delete(p.placed, name)
 		}
 	}
+}
+
+// changed reports whether a row has another score or pressure than before.
+func (p *Plugin) changed(row nodetable.Row) bool {
+	if int(row) >= len(p.scoresBefore) || p.scoresBefore[row] != p.nodeScores[row] {
+		return true
+	}
+	for k := range p.short {
+		if p.short[k].Has(row) != p.shortBefore[k].Has(row) {
+			return true
+		}
+	}
+	return false
 }
 
 func (p *Plugin) look(row nodetable.Row) {

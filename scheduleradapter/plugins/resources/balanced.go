@@ -53,6 +53,16 @@ func (b *Balanced) Score(c *framework.Cycle, rows []nodetable.Row, scores []int6
 	return framework.Status{}
 }
 
+// SignScore prepares ScoreSpan. All scores are equal for pods without requests.
+func (b *Balanced) SignScore(c *framework.Cycle, _ *framework.Signature) (scores, ok bool) {
+	return b.PreScore(c).OK(), true
+}
+
+// ScoreSpan scores consecutive rows.
+func (b *Balanced) ScoreSpan(_ *framework.Cycle, from nodetable.Row, scores []int64) {
+	b.shift(scores, from)
+}
+
 // shift scores the change of the balance.
 func (b *Balanced) shift(values []int64, from nodetable.Row) {
 	const half = framework.MaxScore / 2

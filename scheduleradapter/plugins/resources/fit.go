@@ -223,6 +223,33 @@ func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) fr
 	return framework.Status{}
 }
 
+// SignFilter is not ok for a pod with resources that devices may provide.
+func (f *Fit) SignFilter(c *framework.Cycle, _ *framework.Signature) (width int, ok bool) {
+	f.digest(&c.Pod.Requests)
+	return 0, !slices.ContainsFunc(f.needs, func(n need) bool { return n.devices })
+}
+
+// FitsRow is false for a node without a free pod slot or a requested resource.
+func (f *Fit) FitsRow(_ *framework.Cycle, row nodetable.Row) bool {
+	for i := range f.needs {
+		if n := &f.needs[i]; n.request > n.Free(row) {
+			return false
+		}
+	}
+	return true
+}
+
+// SignScore prepares ScoreSpan.
+func (f *Fit) SignScore(c *framework.Cycle, _ *framework.Signature) (scores, ok bool) {
+	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
+	return true, true
+}
+
+// ScoreSpan rates consecutive rows.
+func (f *Fit) ScoreSpan(_ *framework.Cycle, from nodetable.Row, scores []int64) {
+	f.rate(f.columns, scores, from)
+}
+
 // Events are: a pod was deleted or scaled down; the allocatable amount of a node
 // changed; the pod was scaled down.
 func (f *Fit) Events() []framework.EventHint {

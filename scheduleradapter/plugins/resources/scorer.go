@@ -36,3 +36,13 @@ func (s *Scorer) Name() string { return s.name }
 func (s *Scorer) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	return s.fit.Score(c, rows, scores)
 }
+
+// SignScore is that of Fit.
+func (s *Scorer) SignScore(c *framework.Cycle, signature *framework.Signature) (scores, ok bool) {
+	return s.fit.SignScore(c, signature)
+}
+
+// ScoreSpan is that of Fit.
+func (s *Scorer) ScoreSpan(c *framework.Cycle, from nodetable.Row, scores []int64) {
+	s.fit.ScoreSpan(c, from, scores)
+}

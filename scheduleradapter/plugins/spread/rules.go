@@ -33,6 +33,7 @@ type rule struct {
 	sizeBuffer, counted []int32
 
 	counts []int32 // of pods for scores, by domain, or by row if perNode
+	limit  int64   // of pods of a domain, for FitsClass
 	scale
 }
 
@@ -117,6 +118,17 @@ func (r *rule) extremes(counts []int32) (least, most int64) {
 		low = 0
 	}
 	return int64(low), int64(high)
+}
+
+// limits are the number of pods of a domain beyond which it is rejected, and the highest
+// number of pods.
+func (r *rule) limits(counts []int32) (limit, most int64) {
+	least, most := r.extremes(counts)
+	limit = least + r.MaxSkew
+	if r.Self {
+		limit--
+	}
+	return limit, most
 }
 
 // zeros is n zeros that reuse the memory of s.

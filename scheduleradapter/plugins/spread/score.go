@@ -21,11 +21,9 @@ type scale struct {
 
 // PreScore skips pods without soft constraints.
 func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
-	p.soft.constraints = p.constraints(p.soft.constraints[:0], c.Pod, false)
-	if len(p.soft.constraints) == 0 {
+	if !p.findSoft(c) {
 		return framework.Status{Code: framework.Skip}
 	}
-	p.soft.prepare(c, len(c.Pod.Spread) > 0 || !p.system)
 	p.scored = p.scored.Copied(c.Feasible)
 	p.scored.And(p.soft.labelled)
 	for i := range p.soft.list {
@@ -41,6 +39,16 @@ func (p *Plugin) PreScore(c *framework.Cycle) framework.Status {
 		r.weight = math.Log(float64(domains + 2))
 	}
 	return framework.Status{}
+}
+
+// findSoft prepares the soft constraints of the pod; false: there are none.
+func (p *Plugin) findSoft(c *framework.Cycle) bool {
+	p.soft.constraints = p.constraints(p.soft.constraints[:0], c.Pod, false)
+	if len(p.soft.constraints) == 0 {
+		return false
+	}
+	p.soft.prepare(c, len(c.Pod.Spread) > 0 || !p.system)
+	return true
 }
 
 // countNodes is the number of pods by row.

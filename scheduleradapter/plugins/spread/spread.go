@@ -119,11 +119,7 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 		p.scratch.AndNot(r.topology.Labelled)
 		c.RejectAll(p.scratch, unlabelled, true)
 		counts := r.count(c.Table)
-		least, most := r.extremes(counts)
-		limit := least + r.MaxSkew
-		if r.Self {
-			limit--
-		}
+		limit, most := r.limits(counts)
 		if most <= limit {
 			continue
 		}

@@ -97,6 +97,45 @@ func (p *Plugin) Normalize(_ *framework.Cycle, _ []nodetable.Row, scores []int64
 	return framework.Status{}
 }
 
+// SignFilter adds the tolerations.
+func (*Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
+	s.AddSymbols(c.Pod.Tolerations.Key)
+	return 0, true
+}
+
+// FitsRow is false for a node with an untolerated NoSchedule or NoExecute taint.
+func (*Plugin) FitsRow(c *framework.Cycle, row nodetable.Row) bool {
+	return c.Pod.Tolerations.Admit(c.Table.Node(row).Taints)
+}
+
+// SignClasses adds the tolerations. All scores are equal if no node has a taint of the
+// effect PreferNoSchedule.
+func (*Plugin) SignClasses(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
+	if !c.Table.PrefersNoSchedule() {
+		return 0, true
+	}
+	s.AddSymbols(c.Pod.Tolerations.Key)
+	return 1, true
+}
+
+// ScoreClass is the number of the distinct untolerated PreferNoSchedule taints.
+func (*Plugin) ScoreClass(c *framework.Cycle, row nodetable.Row, values []int32) {
+	taints := c.Table.Node(row).Taints
+	for i, taint := range taints {
+		if taint.Effect == v1.TaintEffectPreferNoSchedule && !c.Pod.Tolerations.ToleratePreferring(taint) && !slices.Contains(taints[:i], taint) {
+			values[0]++
+		}
+	}
+}
+
+// ScoreClasses are these numbers.
+func (p *Plugin) ScoreClasses(_ *framework.Cycle, classes []framework.Class, scores []int64) {
+	p.repelled = true
+	for i := range classes {
+		scores[i] = int64(classes[i].Values[0])
+	}
+}
+
 // Events are: a node whose taints are now tolerated; more tolerations of the pod.
 func (*Plugin) Events() []framework.EventHint {
 	return []framework.EventHint{

@@ -16,10 +16,12 @@ const Name = "NodeUnschedulable"
 type Plugin struct {
 	// cordon is the taint of a cordoned node.
 	cordon nodetable.Taint
+	// tolerated: the pod of SignFilter tolerates it.
+	tolerated bool
 }
 
 func New(any, framework.Env) (framework.Plugin, error) {
-	return &Plugin{nodetable.NewTaint(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})}, nil
+	return &Plugin{cordon: nodetable.NewTaint(&v1.Taint{Key: v1.TaintNodeUnschedulable, Effect: v1.TaintEffectNoSchedule})}, nil
 }
 
 func (*Plugin) Name() string { return Name }
@@ -33,6 +35,19 @@ func (p *Plugin) Filter(c *framework.Cycle) framework.Status {
 		c.RejectAll(c.Table.Unschedulable(), 1, true)
 	}
 	return framework.Status{}
+}
+
+// SignFilter adds whether the pod tolerates the taint.
+func (p *Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
+	if p.tolerated = c.Pod.Tolerations.Tolerate(p.cordon); p.tolerated {
+		s.Add(1)
+	}
+	return 0, true
+}
+
+// FitsRow is false for a cordoned node.
+func (p *Plugin) FitsRow(c *framework.Cycle, row nodetable.Row) bool {
+	return p.tolerated || !c.Table.Unschedulable().Has(row)
 }
 
 func (*Plugin) Reasons(*nodetable.Pod, uint32) []string {

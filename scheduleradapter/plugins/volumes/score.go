@@ -18,6 +18,9 @@ func (b *Binding) PreScore(*framework.Cycle) framework.Status {
 	return framework.Status{}
 }
 
+// ScoresAlike is true for pods without unbound claims.
+func (b *Binding) ScoresAlike() bool { return len(b.wants) == 0 }
+
 // Score rates, for each storage class, the share of the found volumes that the
 // claims use; without found volumes, the share of the storage capacity. It is the
 // rounded mean of the classes.
