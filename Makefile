@@ -12,6 +12,8 @@
 #   ARCHS       architectures of the images                (amd64 arm64)
 #   BIN         where build leaves the programs            (bin)
 #   IMAGES      where image leaves their OCI layouts       (bin/image)
+#   PACKAGES    where deb, rpm, sysext and chart leave theirs (bin)
+#   RELEASE     where release leaves everything        (bin/release)
 #   REGISTRY    registry and path that push pushes to, such as ghcr.io/evictd
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
@@ -22,6 +24,8 @@ PREFIX    ?= /usr/local
 ARCHS     ?= amd64 arm64
 IMAGES    ?= bin/image
 BIN       ?= bin
+PACKAGES  ?= bin
+RELEASE   ?= bin/release
 VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 SHELL       := bash
@@ -304,7 +308,8 @@ install: build ## install programs, units, manual, completions, configuration: D
 COMMITTED  := $(shell git log -1 --format=%ct 2>/dev/null || date +%s)
 debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$(COMMITTED).$(VERSION)))
 
-arch    := $(shell go env GOARCH)
+# GNU Make before 4.4 does not pass a variable of its command line to $(shell).
+arch    := $(or $(GOARCH),$(shell go env GOARCH))
 rpmarch := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(arch)))
 
 # What a package has. The programs are built beside those of build, which are of this machine.
@@ -326,9 +331,34 @@ deb: ## build bin/evictd_VERSION_ARCH.deb, for GOARCH
 .PHONY: rpm
 rpm: ## build bin/evictd-VERSION-1.ARCH.rpm, for GOARCH
 deb rpm: stage
-	@rm -f bin/*$(if $(filter deb,$@),_$(arch).deb,.$(rpmarch).rpm)
+	@rm -f '$(PACKAGES)'/*$(if $(filter deb,$@),_$(arch).deb,.$(rpmarch).rpm)
 	ARCH=$(arch) VERSION='$(debversion)' SOURCE_DATE_EPOCH=$(COMMITTED) \
-		GOARCH= go tool -modfile=internal/tools/go.mod nfpm package --config systemd/nfpm.yaml --packager $@ --target bin/ | tail -n 1
+		GOARCH= go tool -modfile=internal/tools/go.mod nfpm package --config systemd/nfpm.yaml --packager $@ --target '$(PACKAGES)/' | tail -n 1
+
+# What systemd calls the architecture.
+sysextarch := $(patsubst amd64,x86-64,$(arch))
+
+# Of the package what a node runs. The name in the image is that of the file on the node, evictd.raw.
+.PHONY: sysext
+sysext: stage ## build bin/evictd_VERSION_ARCH.raw, for GOARCH, an image of systemd-sysext
+	@rm -rf '$(PACKAGES)'/evictd_*_$(arch).raw bin/sysext
+	usr=bin/sysext/usr
+	install -D -t $$usr/bin bin/stage/usr/bin/{evictd,evictd-agent,evictd-top}
+	install -D -m 0644 -t $$usr/lib/sysusers.d bin/stage/usr/lib/sysusers.d/evictd.conf
+	install -D -m 0644 -t $$usr/lib/tmpfiles.d bin/stage/usr/lib/tmpfiles.d/evictd.conf
+	install -D -m 0644 -t $$usr/share/evictd bin/stage/etc/evictd/evictd.yaml
+	install -d $$usr/lib/systemd/system $$usr/lib/extension-release.d
+	cp -r $(addprefix bin/stage/usr/lib/systemd/system/,$(filter %.service %.socket %.slice %.d,$(node_units))) $$usr/lib/systemd/system
+	cp -r systemd/sysext/lib $$usr
+	printf 'ID=_any\nARCHITECTURE=%s\nEXTENSION_RELOAD_MANAGER=1\n' $(sysextarch) >$$usr/lib/extension-release.d/extension-release.evictd
+	GOARCH= go -C internal/tools run ./sysext -epoch $(COMMITTED) -out '$(abspath $(PACKAGES))/evictd_$(debversion)_$(arch).raw' '$(CURDIR)/bin/sysext'
+	rm -rf bin/sysext
+	echo 'created image: $(PACKAGES)/evictd_$(debversion)_$(arch).raw'
+
+.PHONY: software
+software: stage ## write the list of the software in the packages, evictd_VERSION_ARCH.spdx.json, for GOARCH
+	@GOARCH= go -C internal/tools run ./image -name evictd -version '$(VERSION)' -epoch $(COMMITTED) \
+		-software '$(abspath $(PACKAGES))/evictd_$(debversion)_$(arch).spdx.json' $(arch)='$(CURDIR)/bin/stage'
 
 # Programs of the image evictd, and the units that they run as on a node.
 node_programs := evictd evictd-agent evictd-install kubectl-evictd
@@ -358,9 +388,14 @@ image: ## write OCI layouts of the images evictd and evictd-scheduler, with a li
 chartversion := $(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0.0.0-g$(VERSION))
 
 .PHONY: chart
-chart: helm ## pack the Helm chart into bin/
-	@rm -f bin/evictd-*.tgz
-	test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin | sed 's/.*: //'
+chart: helm ## pack the Helm chart into PACKAGES
+	@rm -rf '$(PACKAGES)'/evictd-*.tgz bin/chart
+	test/deploy/bin/helm package deploy/chart/evictd --version '$(chartversion)' --app-version '$(VERSION:v%=%)' --destination bin/chart >/dev/null
+	# helm stamps the time into it.
+	tar -x -z -C bin/chart -f bin/chart/evictd-*.tgz
+	tar -c -C bin/chart --sort=name --mtime=@$(COMMITTED) --owner=0 --group=0 --numeric-owner --mode=go=rX,u+rw evictd | gzip -9n >'$(PACKAGES)/evictd-$(chartversion).tgz'
+	rm -rf bin/chart
+	echo 'created chart: $(PACKAGES)/evictd-$(chartversion).tgz'
 
 .PHONY: push
 push: image ## push both images to REGISTRY, tagged with the version
@@ -372,18 +407,16 @@ push: image ## push both images to REGISTRY, tagged with the version
 since := $(shell git describe --tags --abbrev=0 HEAD^ 2>/dev/null)
 
 .PHONY: release
-release: ## leave in bin/release, for ARCHS: packages, images, the chart, the changes since the last tag, checksums
-	@rm -rf bin/release
-	mkdir -p bin/release
+release: ## leave in RELEASE, for ARCHS: packages, images, lists of their software, the chart, the changes since the last tag, checksums
+	@rm -rf '$(RELEASE)'
+	mkdir -p '$(RELEASE)'
 	for arch in $(ARCHS); do
-		$(MAKE) --no-print-directory deb rpm GOARCH=$$arch
-		mv bin/*_$$arch.deb bin/*.rpm bin/release
+		$(MAKE) --no-print-directory deb rpm sysext software PACKAGES='$(RELEASE)' GOARCH=$$arch
 	done
-	$(MAKE) --no-print-directory chart
-	mv bin/evictd-*.tgz bin/release
-	$(MAKE) --no-print-directory image IMAGES=bin/release/image
-	git log --no-merges --format='- %s' $(if $(since),$(since)..)HEAD >bin/release/CHANGES
-	cd bin/release
+	$(MAKE) --no-print-directory chart PACKAGES='$(RELEASE)'
+	$(MAKE) --no-print-directory image IMAGES='$(RELEASE)/image'
+	git log --no-merges --format='- %s' $(if $(since),$(since)..)HEAD >'$(RELEASE)/CHANGES'
+	cd '$(RELEASE)'
 	find . -type f ! -name SHA256SUMS -printf '%P\0' | sort -z | xargs -0 sha256sum >SHA256SUMS
 
 .PHONY: vm-campaign

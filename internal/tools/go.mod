@@ -10,6 +10,7 @@ tool (
 )
 
 require (
+	github.com/erofs/go-erofs v0.3.1
 	github.com/google/go-containerregistry v0.22.1
 	github.com/sassoftware/go-rpmutils v0.4.0
 )

@@ -56,9 +56,10 @@ var parts = []part{
 		takes: "2 minutes",
 	},
 	{
-		name: "packages", tests: "the container images, reproducible, with what they say of themselves; the RPM",
+		name: "packages", tests: "the container images and what make release leaves, for both architectures, reproducible, with what they say of themselves",
 		module: "internal/tools", packages: []string{"./image", "./packages"},
-		builds: []string{"rpm"},
+		builds: []string{"helm-if-possible"}, takes: "5 minutes to compile for the other architecture",
+		needs: []need{{"dpkg-deb", "dpkg"}},
 	},
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
@@ -93,9 +94,9 @@ var parts = []part{
 		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
 	},
 	{
-		name: "systemd", tests: "the Debian package under systemd in namespaces",
+		name: "systemd", tests: "the Debian package and the image of systemd-sysext under systemd in namespaces",
 		packages: []string{"./test/systemd"},
-		builds:   []string{"deb"},
+		builds:   []string{"deb", "sysext"},
 		needs:    []need{{"systemd-analyze", "systemd"}, {"dpkg-deb", "dpkg"}, {"deb-systemd-helper", "init-system-helpers"}, {"pgrep", "procps"}},
 	},
 	{

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"os"
 	"path/filepath"
 	"runtime/debug"
 	"slices"
@@ -37,23 +38,16 @@ type object = map[string]any
 
 // statements are the list of software and the provenance of an image.
 func (s source) statements(stage stageOf, of v1.Hash) ([]statement, error) {
-	programs, err := filepath.Glob(filepath.Join(stage.dir, "usr/bin/*"))
-	if err != nil || len(programs) == 0 {
-		return nil, fmt.Errorf("%s has no program in usr/bin: %w", stage.dir, err)
+	infos, err := stage.programs()
+	if err != nil {
+		return nil, err
 	}
-	infos := map[string]*debug.BuildInfo{}
-	for _, program := range programs {
-		info, err := buildinfo.ReadFile(program)
-		if err != nil {
-			return nil, fmt.Errorf("read build information of %s: %w", program, err)
-		}
-		infos[filepath.Base(program)] = info
-	}
+	about := subject{purl: "pkg:oci/" + s.name + "@" + of.String() + "?arch=" + stage.arch, namespace: s.name + "-" + of.Hex}
 	var all []statement
 	for _, p := range []struct {
 		kind      string
 		predicate object
-	}{{spdxType, s.spdx(stage, of, infos)}, {provenanceType, s.provenance(stage, infos)}} {
+	}{{spdxType, s.spdx(stage, about, infos)}, {provenanceType, s.provenance(stage, infos)}} {
 		text, err := json.Marshal(object{
 			"_type":         "https://in-toto.io/Statement/v1",
 			"subject":       []object{{"name": s.name, "digest": object{of.Algorithm: of.Hex}}},
@@ -67,14 +61,52 @@ func (s source) statements(stage stageOf, of v1.Hash) ([]statement, error) {
 	return all, nil
 }
 
-// spdx is a document of SPDX 2.3: the image contains each program, and a program depends on
+// programs are those of a stage, by name, as the linker describes them.
+func (stage stageOf) programs() (map[string]*debug.BuildInfo, error) {
+	programs, err := filepath.Glob(filepath.Join(stage.dir, "usr/bin/*"))
+	if err != nil || len(programs) == 0 {
+		return nil, fmt.Errorf("%s has no program in usr/bin: %w", stage.dir, err)
+	}
+	infos := map[string]*debug.BuildInfo{}
+	for _, program := range programs {
+		info, err := buildinfo.ReadFile(program)
+		if err != nil {
+			return nil, fmt.Errorf("read build information of %s: %w", program, err)
+		}
+		infos[filepath.Base(program)] = info
+	}
+	return infos, nil
+}
+
+// software writes the list of the software in the only stage to a file, for packages.
+func (s source) software(file string) error {
+	if len(s.stages) != 1 {
+		return fmt.Errorf("%d directories; expected one, as a package has one architecture", len(s.stages))
+	}
+	stage := s.stages[0]
+	infos, err := stage.programs()
+	if err != nil {
+		return err
+	}
+	about := subject{purl: "pkg:generic/" + s.name + "@" + s.version + "?arch=" + stage.arch, namespace: s.name + "-" + s.version + "-" + stage.arch}
+	text, err := json.Marshal(s.spdx(stage, about, infos))
+	if err != nil {
+		return err
+	}
+	return os.WriteFile(file, append(text, '\n'), 0o644)
+}
+
+// subject is what a list of software is about.
+type subject struct{ purl, namespace string }
+
+// spdx is a document of SPDX 2.3: the subject contains each program, and a program depends on
 // the modules that are linked into it and on the standard library.
-func (s source) spdx(stage stageOf, of v1.Hash, infos map[string]*debug.BuildInfo) object {
-	const root = "SPDXRef-image"
+func (s source) spdx(stage stageOf, about subject, infos map[string]*debug.BuildInfo) object {
+	const root = "SPDXRef-subject"
 	relation := func(a, kind, b string) object {
 		return object{"spdxElementId": a, "relationshipType": kind, "relatedSpdxElement": b}
 	}
-	packages := []object{software(root, s.name, s.version, "pkg:oci/"+s.name+"@"+of.String()+"?arch="+stage.arch)}
+	packages := []object{software(root, s.name, s.version, about.purl)}
 	relations := []object{relation("SPDXRef-DOCUMENT", "DESCRIBES", root)}
 	modules := map[string]debug.Module{}
 	for _, program := range slices.Sorted(maps.Keys(infos)) {
@@ -92,7 +124,7 @@ func (s source) spdx(stage stageOf, of v1.Hash, infos map[string]*debug.BuildInf
 	}
 	return object{
 		"spdxVersion": "SPDX-2.3", "dataLicense": "CC0-1.0", "SPDXID": "SPDXRef-DOCUMENT",
-		"name": s.name + "-" + s.version + "-" + stage.arch, "documentNamespace": repository + "/spdx/" + s.name + "-" + of.Hex,
+		"name": s.name + "-" + s.version + "-" + stage.arch, "documentNamespace": repository + "/spdx/" + about.namespace,
 		"creationInfo": object{"created": s.epoch.Format(time.RFC3339), "creators": []string{"Organization: The evictd authors", "Tool: internal/tools/image"}},
 		"packages":     packages, "relationships": relations,
 	}

@@ -1,4 +1,4 @@
-// Command image makes OCI images of directories and pushes them. An image is for all
+// Command image makes OCI images of directories and pushes them, and lists the software in packages. An image is for all
 // architectures, has a list of its software and its provenance beside it, and is the
 // same, byte for byte, whenever it is made of the same files.
 package main
@@ -36,6 +36,7 @@ func run(args []string) error {
 	flags.StringVar(&s.revision, "revision", "unknown", "commit of the sources")
 	epoch := flags.Int64("epoch", 0, "time of every file and of the image, in `SECONDS` since 1970")
 	out := flags.String("layout", "", "`DIRECTORY` of the OCI layout: written, or read for -push")
+	list := flags.String("software", "", "`FILE` that gets the list of the software in the directory, in place of an image")
 	push := flags.String("push", "", "`REFERENCE` in a registry that the layout is pushed to")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -53,6 +54,9 @@ func run(args []string) error {
 			return fmt.Errorf("%q: expected ARCHITECTURE=DIRECTORY", stage)
 		}
 		s.stages = append(s.stages, stageOf{arch, dir})
+	}
+	if *list != "" {
+		return s.software(*list)
 	}
 	index, err := s.index()
 	if err != nil {
