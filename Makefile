@@ -394,6 +394,15 @@ vm-campaign: deb ## campaigns in a virtual machine, cgroup v2 with either cgroup
 vm-cluster: deb cluster ## evictd beside real kubelets with the cgroup driver systemd, a whole cluster in that machine
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestCluster$$' ./test/vm
 
+.PHONY: bench-deployment
+bench-deployment: ## how soon evictd sends the first signal as a unit and as a process of a pod, in one run; EVICTD_ROUNDS=4
+	@EVICTD_CAMPAIGN=1 go test -count=1 -timeout 30m -v -run '^TestCampaignReactionOfADeployment$$' ./test/systemd | grep -e '^|' -e FAIL -e skipped
+
+.PHONY: vm-chart
+vm-chart: deb cluster helm ## the Helm chart beside real kubelets, which installs the unit of that machine, an upgrade during an eviction, an uninstallation
+	@$(MAKE) --no-print-directory image IMAGES=bin/image ARCHS=amd64 VERSION=test
+	EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestChart$$' ./test/vm
+
 .PHONY: bench-vm
 bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oomd, the kernel alone; EVICTD_ROUNDS=3
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestComparison$$' ./test/vm | grep -e '^|' -e FAIL

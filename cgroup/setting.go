@@ -81,13 +81,17 @@ func (s *System) FreezeSetting(group string) (Setting, bool) {
 	return Setting{}, false
 }
 
-// NoForksSetting is the setting by which the kernel refuses new processes and threads in a group and
-// below it. Those that are moved there are accepted. It says whether there is a pids controller.
-func (s *System) NoForksSetting(group string) (Setting, bool) {
-	if s.of[pids] == nil {
-		return Setting{}, false
+// NoStartsSetting is the setting by which the kernel refuses new containers in the group of a pod: on
+// v2 it makes no cgroup there (cgroup.max.descendants, which systemd does not write), on v1 no process
+// (pids.max), but accepts those that are moved there. It says whether there is one.
+func (s *System) NoStartsSetting(group string) (Setting, bool) {
+	switch {
+	case s.version == V2:
+		return Setting{path.Join(s.dir(unified, group), "cgroup.max.descendants"), "0"}, true
+	case s.of[pids] != nil:
+		return Setting{path.Join(s.dir(pids, group), "pids.max"), "0"}, true
 	}
-	return Setting{path.Join(s.dir(pids, group), "pids.max"), "0"}, true
+	return Setting{}, false
 }
 
 // MemoryHighFile is the path of a group's memory.high: above that usage the kernel

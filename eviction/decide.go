@@ -5,6 +5,8 @@ import (
 	"strings"
 	"time"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/stats"
 )
 
@@ -59,6 +61,9 @@ type Input struct {
 	VictimUsage []VictimUsage
 	// Restarted are pods that have processes again.
 	Restarted []Restarted
+	// Arrived are pods that have come to the node since the pass before, where no kubelet admits
+	// them.
+	Arrived []types.UID
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
@@ -164,8 +169,9 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		if d.Met = st.met(cfg, in.Buffers); len(d.Met) == 0 {
 			st.UnknownSince = time.Time{}
 		}
+		st.admit(&in)
 	}
-	if len(st.pass.chosen) == 0 && !st.limits(cfg, &in, &d) {
+	if len(st.pass.chosen) == 0 && !st.reject(cfg, &in, &d) && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)
 	}
 	return st, d

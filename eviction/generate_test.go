@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -86,6 +87,7 @@ func anyPod(r *rand.Rand, name string) *eviction.Pod {
 		Priority:              one[int32](r, 0, 0, 1, -1, 2_000_000_000),
 		Protection:            one(r, "", "", "", "", eviction.StaticPod, eviction.CriticalPriority),
 		Terminal:              r.IntN(8) == 0,
+		QOS:                   one(r, v1.PodQOSBestEffort, v1.PodQOSBurstable),
 		MemoryRequest:         one(r, 0, 300, r.Int64N(600)),
 		StorageRequest:        one(r, 0, 300, r.Int64N(600)),
 		PodLevelMemoryRequest: limit(),
@@ -189,6 +191,11 @@ func (n *node) pass(t *testing.T, r *rand.Rand, kind eviction.Pass) []call {
 	for _, f := range n.state.InFlight {
 		if r.IntN(2) == 0 {
 			in.TasksLeft = append(in.TasksLeft, eviction.TasksLeft{UID: f.UID, Tasks: r.Int64N(2), Removed: r.IntN(3) == 0})
+		}
+	}
+	for i := range n.pods {
+		if r.IntN(6) == 0 {
+			in.Arrived = append(in.Arrived, n.pods[i].Pod.UID)
 		}
 	}
 	if r.IntN(2) == 0 {

@@ -18,6 +18,7 @@ type Kept struct {
 	// raised it.
 	Pressure map[string]time.Duration `json:"pressure,omitempty"`
 	InFlight []KeptVictim             `json:"inFlight,omitempty"`
+	Refused  []types.UID              `json:"refused,omitempty"`
 	// The field says for how long no reclaim may begin, by disk of the Layout.
 	Layout Layout `json:"layout"`
 	// Relief is by the type of the condition.
@@ -67,7 +68,7 @@ type KeptRelief struct {
 
 // Keep is the part of the state that outlives the process, as of now.
 func (st *State) Keep(cfg *Config, now time.Time) Kept {
-	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout}
+	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout, Refused: st.Refused}
 	for i := range cfg.Thresholds {
 		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
 		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Grace: t.Grace, Acting: standing.Acting}
@@ -103,7 +104,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 // SameKept says whether the same is kept of two states, but for when their last
 // housekeeping pass was.
 func (st *State) SameKept(other *State) bool {
-	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept)
+	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept) && slices.Equal(st.Refused, other.Refused)
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
 	}
@@ -139,7 +140,7 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		}
 		c := t.Signal.Condition()
 		if last, raised := k.Pressure[c.String()]; raised {
-			st.Pressure[c].LastObserved = before(last)
+			st.Pressure[c].LastObserved, st.Refused = before(last), k.Refused
 		}
 	}
 	for c := range st.Relief {
@@ -195,6 +196,9 @@ func (c *Config) has(s Signal) bool {
 
 // evictsFor says whether a victim could have been chosen under the configuration.
 func (c *Config) evictsFor(f *InFlight) bool {
+	if f.Signal == Admission { // under a condition, which some threshold raises
+		return len(c.Thresholds) > 0
+	}
 	if int(f.Signal) >= NumSignals {
 		return c.LocalStorageCapacityIsolation
 	}

@@ -96,6 +96,11 @@ func (c Candidate) frees(s Signal, l Layout) int64 {
 	return c.usage(s, l)
 }
 
+// runs says whether the pod is known to have processes.
+func (c Candidate) runs() bool {
+	return c.Usage != nil && c.Usage.Processes != stats.Known(0) && c.Usage.Threads != stats.Known(0)
+}
+
 // measured says whether there are the statistics of the pod that the signal's ranking needs.
 func (c Candidate) measured(s Signal) bool {
 	return c.Usage != nil && (s != SwapAvailable || c.Usage.Swap.IsKnown())

@@ -59,6 +59,8 @@ type Pod struct {
 	QOS             v1.PodQOSClass
 	Preference      Preference
 	Protection      Protection
+	// ToleratesMemoryPressure: the pod tolerates the taint of that condition.
+	ToleratesMemoryPressure bool
 	// Estimated says that class and requests were inferred from the container runtime,
 	// which is the only source of the pod.
 	Estimated bool
@@ -140,6 +142,8 @@ func Digest(pod *v1.Pod) *Pod {
 		MemoryRequest:          requestWithOverhead(pod, v1.ResourceMemory),
 		StorageRequest:         requestWithOverhead(pod, v1.ResourceEphemeralStorage),
 		Protection:             protection(pod),
+
+		ToleratesMemoryPressure: podspec.ToleratesMemoryPressure(pod),
 	}
 	for i := range pod.OwnerReferences {
 		if owner := &pod.OwnerReferences[i]; owner.Controller != nil && *owner.Controller {

@@ -12,8 +12,8 @@ import (
 // of a pod's own that it can exceed.
 type Signal uint8
 
-// The signals of node pressure: the kubelet's nine, then those of evictd alone; and the
-// three local-storage limits, which have no threshold of the node's.
+// The signals of node pressure: the kubelet's nine, then those of evictd alone; the three
+// local-storage limits, and the admission of a pod that has arrived. These have no threshold.
 const (
 	MemoryAvailable Signal = iota
 	AllocatableMemoryAvailable
@@ -29,6 +29,8 @@ const (
 	EmptyDirLimit
 	PodEphemeralStorageLimit
 	ContainerEphemeralStorageLimit
+
+	Admission
 
 	// NumSignals counts the signals that a threshold can be set on.
 	NumSignals = int(SwapAvailable) + 1
@@ -82,6 +84,9 @@ var signals = [...]struct {
 	EmptyDirLimit:                  {"emptydirfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 	PodEphemeralStorageLimit:       {"ephemeralpodfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 	ContainerEphemeralStorageLimit: {"ephemeralcontainerfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
+
+	// No other victim is waited for, and no condition is raised, because of it.
+	Admission: {"admission", DiskPressure, "admission", noFs, resource.DecimalSI},
 }
 
 // Signals lists the signals that a threshold can be set on.

@@ -32,6 +32,9 @@ type State struct {
 	// Unreaped are victims whose kill had no process to signal: until Until their
 	// exited processes may still be listed, and they are not eligible.
 	Unreaped []Unreaped
+	// Refused are pods that have arrived and that a kubelet would not admit. They are evicted once
+	// they run, see Input.Arrived.
+	Refused []types.UID
 	// Relief is what the last victim of each condition's signals was chosen by.
 	Relief [NumConditions]Relief
 	// Reclaims are by disk.
@@ -110,6 +113,7 @@ type pass struct {
 	kind     Pass
 	acting   [MaxThresholds]crossing
 	reclaims [numDisks]bool // disks the node has been asked to free by itself
+	rejected bool           // the refused pods that run are evicted
 	limits   bool           // local-storage limits are evaluated
 	chosen   []types.UID    // victims of this pass whose kill has not failed
 	failed   []types.UID    // pods whose kill failed in this pass
@@ -166,7 +170,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped)
+		st.Reclaims == other.Reclaims && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Refused, other.Refused)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one

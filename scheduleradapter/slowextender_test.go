@@ -180,6 +180,40 @@ func TestTheRequestsOfALostLeaseAreCanceled(t *testing.T) {
 	}
 }
 
+// TestPodsAreScheduledWhileAnExtenderAnswersExplain: the end of the client's request ends that to
+// the extender.
+// rule: S8.48
+func TestPodsAreScheduledWhileAnExtenderAnswersExplain(t *testing.T) {
+	c := newLiveCluster(t)
+	e := newSlowExtender(t)
+	c.node("a")
+	s := c.runs("--leader-elect=false", "--config", e.file("filterVerb: filter", ""))
+	c.pod("held")
+	<-e.asked
+	e.respond(`{"NodeNames": ["a"]}`)
+	c.bound("held")
+	e.hold()
+	explained := make(chan string)
+	explain := func() { explained <- s.read("/v1/explain?pod=held") }
+	go explain()
+	<-e.asked
+	c.pod("next")
+	c.bound("next")
+	e.respond(`{"NodeNames": ["a"]}`)
+	if page := <-explained; !strings.Contains(page, `"node":"a"`) || !strings.Contains(page, `"feasible":1`) {
+		t.Errorf("explained: %s", page)
+	}
+	e.hold()
+	go explain()
+	<-e.asked
+	if page := <-explained; !strings.HasPrefix(page, "503 ") {
+		t.Errorf("explained without a response: %s", page)
+	}
+	if verb := <-e.canceled; verb != "filter" {
+		t.Errorf("canceled: %s", verb)
+	}
+}
+
 // TestPreemptionWaitsForAnExtender: the victim that the extender names has left its node
 // before the response, so the pod fits.
 // rule: S8.44

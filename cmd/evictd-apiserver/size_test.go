@@ -34,7 +34,9 @@ func TestCampaignSize(t *testing.T) {
 func measure(t *testing.T, nodes, pods int) {
 	dir := shortDir(t)
 	binary := filepath.Join(dir, "evictd-apiserver")
-	if out, err := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-ldflags=-s -w", "-o", binary, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0") // as the Makefile builds it
+	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("build: %v %s", err, out)
 	}
 	program, _ := startProgram(t, binary, dir)

@@ -18,7 +18,7 @@ func undoCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := c.Flags().String("runtime-dir", daemon.DefaultRuntimeDir, "of the evictd that has ended; one that runs keeps its own")
-	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high, and the pids.max of evicted pods, are left to the next evictd, once")
+	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high, and the restart bans of evicted pods, are left to the next evictd, once")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		undone, err := undo.Recover(*dir)
 		ofKept := undo.Recover

@@ -33,6 +33,10 @@ type Config struct {
 	Reclaim reclaim.Policy
 	// NodeStatusUpdateFrequency is how often conditions are reconciled.
 	NodeStatusUpdateFrequency time.Duration
+	// EvictedPodTTL and EvictedPodsPerOwner bound the evicted pods that the API server keeps; zero
+	// is no bound.
+	EvictedPodTTL       time.Duration
+	EvictedPodsPerOwner int32
 	// Warnings are of valid settings that are probably mistakes.
 	Warnings []string
 
@@ -93,9 +97,14 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		EnforcePods:               c.enforcePods(file),
 		Reclaim:                   c.reclaimPolicy(file),
 		NodeStatusUpdateFrequency: c.duration("nodeStatusUpdateFrequency", file.NodeStatusUpdateFrequency.Duration, defaultStatusFrequency),
+		EvictedPodTTL:             c.duration("evictedPodTTL", file.EvictedPodTTL.Duration, 0),
+		EvictedPodsPerOwner:       file.EvictedPodsPerOwner,
 	}
 	if file.EvictionMaxPodGracePeriod < 0 {
 		c.invalid(c.at("evictionMaxPodGracePeriod"), file.EvictionMaxPodGracePeriod, "must not be negative; the kubelet would kill at once")
+	}
+	if file.EvictedPodsPerOwner < 0 {
+		c.invalid(c.at("evictedPodsPerOwner"), file.EvictedPodsPerOwner, "must not be negative")
 	}
 	if ways := []string{"one", "enough"}; file.VictimsPerPass != "" && !slices.Contains(ways, file.VictimsPerPass) {
 		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))

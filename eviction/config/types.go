@@ -80,6 +80,12 @@ type EvictdConfiguration struct {
 	// status; zero means 10s. Changes are written at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
 
+	// EvictedPodTTL is how long the API server keeps pods that evictd has reported as evicted, in
+	// native mode without a kubelet; zero is no bound.
+	EvictedPodTTL metav1.Duration `json:"evictedPodTTL,omitzero"`
+	// EvictedPodsPerOwner is how many of these it keeps of one controlling owner; zero is no bound.
+	EvictedPodsPerOwner int32 `json:"evictedPodsPerOwner,omitempty"`
+
 	// VictimsPerPass is one (the default), or enough: as many as cover what is
 	// missing of a threshold and its minimum reclaim.
 	VictimsPerPass string `json:"victimsPerPass,omitempty"`

@@ -77,6 +77,7 @@ type Loop struct {
 	unreaped  []unreaped
 	reclaimed []eviction.ReclaimOutcome
 	restarted []eviction.Restarted
+	arrived   []types.UID
 }
 
 // figures are what was measured of a pod.
@@ -188,6 +189,9 @@ func (l *Loop) due() time.Time {
 	if ends := l.driver.State.GraceEnds(&l.cfg.Eviction); !ends.IsZero() {
 		return earlier(l.regular, ends)
 	}
+	if len(l.driver.State.Refused) > 0 { // they are evicted once they run
+		return earlier(l.regular, l.driver.State.Looked.Add(pollCeiling))
+	}
 	return l.regular
 }
 
@@ -237,8 +241,12 @@ func (l *Loop) replacePods(pods []Pod) {
 	for i := range pods {
 		f := &all[i]
 		f.growth.Span = growthSpan
-		if before := l.indexOf(pods[i].UID); before >= 0 {
+		before := l.indexOf(pods[i].UID)
+		if before >= 0 {
 			*f = l.figures[before]
+		}
+		if pods[i].Arrived && (before < 0 || !l.pods[before].Arrived) {
+			l.arrived = append(l.arrived, pods[i].UID)
 		}
 		f.name, f.deleted = pods[i].String(), i >= listed
 		containers, volumes := len(pods[i].Containers), len(pods[i].Volumes)

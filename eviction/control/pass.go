@@ -19,7 +19,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	before := l.driver.State
 	in := eviction.Input{
 		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
-		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Restarted: l.restarted, Buffers: &l.buffers,
+		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Restarted: l.restarted, Arrived: l.arrived, Buffers: &l.buffers,
 	}
 	if l.scanner != nil {
 		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
@@ -27,7 +27,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if l.unknown != nil {
 		in.UnknownPods = eviction.Unasked
 	}
-	l.outcomes, l.reclaimed, l.restarted = nil, nil, nil
+	l.outcomes, l.reclaimed, l.restarted, l.arrived = nil, nil, nil, nil
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
@@ -78,7 +78,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
-		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
+		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, Arrived: in.Arrived, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
 	}
 	l.passes = nil

@@ -59,6 +59,9 @@ type Intents interface {
 // Pod is a pod of the node as the loop handles it.
 type Pod struct {
 	*eviction.Pod
+	// Arrived pods have come to the node after its pods were first known, and no kubelet admits
+	// them.
+	Arrived bool
 	// Meter measures the pod; nil where it cannot be measured.
 	Meter Meter
 	// Target is what there is to kill; nil where nothing was found: then the pod
@@ -158,6 +161,7 @@ type Report struct {
 	TasksLeft    []eviction.TasksLeft
 	VictimUsage  []eviction.VictimUsage
 	Restarted    []eviction.Restarted
+	Arrived      []types.UID
 	DiskScans    bool
 	ScannedSince time.Time
 	UnknownPods  bool

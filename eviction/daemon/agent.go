@@ -86,9 +86,13 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 			Register: d.node.mode == nodestatus.Native && FindKubelet() == 0,
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
-			Kubeconfig:      file.Kubeconfig, Server: file.Server,
+			EvictedPodTTL:   compiled.EvictedPodTTL, EvictedPodsPerOwner: compiled.EvictedPodsPerOwner,
+			Kubeconfig: file.Kubeconfig, Server: file.Server,
 			Runc: d.node.cgroups != nil && file.RuncState != noRuntime, RuncState: runc,
 		},
+	}
+	if compiled.EvictedPodTTL+time.Duration(compiled.EvictedPodsPerOwner) > 0 && !(cfg.Node.Register && cfg.Node.Publish) {
+		log.Warn("evictedPodTTL and evictedPodsPerOwner have no effect: evicted pods are deleted in native mode with an API server and without a kubelet only")
 	}
 	cfg.Gone, cfg.Evicted = d.confirmGone, d.recordEvicted
 	if runtime != noRuntime {

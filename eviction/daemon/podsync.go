@@ -105,6 +105,7 @@ func (d *Daemon) updatePods() (changed bool) {
 		d.node.collect.Disks.SetRuntimePaths(runtimePaths(&runtime.Runtime))
 	}
 	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
+	d.tracker.admits = d.node.mode == nodestatus.Native && (!d.cluster.speaksToAPI() || d.cluster.agent.Synced())
 	if changed {
 		d.loop.SetPods(pods)
 	}

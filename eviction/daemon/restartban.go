@@ -16,9 +16,9 @@ import (
 )
 
 // restartBan keeps the kubelet from starting containers again in the cgroups of pods that have
-// ended by an eviction, until the kubelet knows it: the kernel refuses forks there (pids.max
-// 0), and runc forks after it has joined the cgroup of a new container. Any goroutine may use it.
-// A nil restartBan bans nothing.
+// ended by an eviction, until the kubelet knows it: the kernel makes no cgroup there (v2), or
+// refuses forks (v1), and runc forks after it has joined the cgroup of a new container. Any goroutine
+// may use it. A nil restartBan bans nothing.
 type restartBan struct {
 	cgroups *cgroup.System
 	dir     string // of the undo log
@@ -61,7 +61,7 @@ func (b *restartBan) begin(uid types.UID, group string) (begun bool) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	setting, ok := b.cgroups.NoForksSetting(group)
+	setting, ok := b.cgroups.NoStartsSetting(group)
 	if b.of[uid] != nil || !ok {
 		return false
 	}

@@ -24,14 +24,14 @@ type banned struct {
 	t       *testing.T
 	cgroups *cgroup.System
 	group   string
-	file    string // pids.max
+	file    string // of the setting
 }
 
 func newBanned(t *testing.T) *banned {
 	cgroups, group := cgrouptest.New(t, cgroup.Limits{})
-	setting, ok := cgroups.NoForksSetting(group)
+	setting, ok := cgroups.NoStartsSetting(group)
 	if !ok {
-		t.Skip("skipped: needs the pids controller")
+		t.Skip("skipped: needs cgroup v2 or the pids controller")
 	}
 	return &banned{t, cgroups, group, setting.File}
 }
@@ -43,7 +43,7 @@ func (b *banned) ban(dir string, log *bytes.Buffer) *restartBan {
 	return ban
 }
 
-// mustBe fails the test where the kernel does not refuse forks in the cgroup, or does.
+// mustBe fails the test where the kernel does not refuse the start of a container in the cgroup, or does.
 func (b *banned) mustBe(is bool) {
 	b.t.Helper()
 	want := "max"
@@ -51,11 +51,16 @@ func (b *banned) mustBe(is bool) {
 		want = "0"
 	}
 	if text, err := os.ReadFile(b.file); err != nil || strings.TrimSpace(string(text)) != want {
-		b.t.Errorf("pids.max is %q, %v, want %s", text, err, want)
+		b.t.Errorf("%s is %q, %v, want %s", b.file, text, err, want)
 	}
-	joined := exec.Command("sh", "-c", `echo $$ >"$0" && sh -c : ; :`, filepath.Join(filepath.Dir(b.file), "cgroup.procs"))
-	if out, err := joined.CombinedOutput(); is != (err != nil) {
-		b.t.Errorf("a process that joins and forks: %v %s", err, out)
+	start := `mkdir c && rmdir c`
+	if b.cgroups.Version() == cgroup.V1 {
+		start = `echo $$ >cgroup.procs && sh -c : ; :`
+	}
+	started := exec.Command("sh", "-c", start)
+	started.Dir = filepath.Dir(b.file)
+	if out, err := started.CombinedOutput(); is != (err != nil) {
+		b.t.Errorf("a start: %v %s", err, out)
 	}
 }
 

@@ -43,6 +43,8 @@ type podTracker struct {
 	ownSession int
 	// node is the name of this host's Node.
 	node string
+	// admits says that pods which are new have arrived, and no kubelet admits them.
+	admits bool
 	// estimates makes pods that only the container runtime has.
 	estimates pods.Estimator
 
@@ -64,6 +66,7 @@ type trackedPod struct {
 	disk     *collect.PodDisk
 	meter    *meter        // nil where the pod cannot be measured
 	session  *kill.Session // nil for a pod in a cgroup
+	late     bool          // was first seen while the tracker admits
 	*members
 	// scored is the number of tasks when its scores were last written. Owned by syncPods.
 	scored stats.Amount
@@ -281,10 +284,12 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 // nil for a new pod; the figures of its disks stay.
 func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
 	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, above: t.podsPath(), members: &members{}, inits: apply.Inits{}}
+	p.late = t.admits
 	if before != nil {
-		p.inits = before.inits
+		p.inits, p.late = before.inits, before.late
 	}
 	p.Estimated = t.estimates.Estimated(m)
+	p.Arrived = p.late && !p.Estimated
 	var containers []string
 	for i := range p.Containers {
 		containers = append(containers, p.Containers[i].Name)

@@ -2,6 +2,7 @@ package recorder
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"sync"
@@ -56,6 +57,9 @@ type evictions struct {
 	ring  ring // nil before it is open
 	kept  History
 	known map[identity]bool
+	// behind says that what is kept has to be written as a whole, after retry.
+	behind bool
+	retry  time.Time
 }
 
 // identity is what is kept once.
@@ -75,24 +79,38 @@ func (e *evictions) announce(of Eviction) {
 	}
 }
 
-// take keeps the evictions of a report, and what was announced.
+// take keeps the evictions of a report, and what was announced. After an error it does not touch the
+// disk for retryAfter; what it has kept in memory meanwhile is written then.
 func (e *evictions) take(dir string, report *control.Report) error {
-	if dir == "" {
+	waits := report.At.Before(e.retry)
+	if dir == "" || e.ring == nil && waits {
 		return nil
 	}
+	var err error
 	if e.ring == nil {
-		if err := e.open(dir, report.At); err != nil {
-			return err
-		}
+		err = e.open(dir, report.At)
 	}
+	if err == nil {
+		err = e.keepAll(report)
+	}
+	if err == nil && e.behind && !waits {
+		err = e.begin(e.ring)
+		e.behind = err != nil
+	}
+	if err != nil {
+		e.retry = report.At.Add(retryAfter)
+	}
+	return err
+}
+
+// keepAll keeps what is new, in memory where the disk is behind.
+func (e *evictions) keepAll(report *control.Report) (err error) {
 	for i := range report.Decisions {
 		for _, decided := range report.Decisions[i].Evictions {
-			if err := e.keep(Eviction{
+			err = errors.Join(err, e.keep(Eviction{
 				By: ByEvictd, Pod: decided.Pod.String(), UID: decided.Pod.UID, Signal: decided.Signal.String(), Resource: string(decided.Signal.Resource()),
 				At: nodestatus.Time{Time: report.At}, DryRun: report.DryRun,
-			}); err != nil {
-				return err
-			}
+			}))
 		}
 	}
 	e.mu.Lock()
@@ -100,11 +118,9 @@ func (e *evictions) take(dir string, report *control.Report) error {
 	e.announced = nil
 	e.mu.Unlock()
 	for i := range announced {
-		if err := e.keep(announced[i]); err != nil {
-			return err
-		}
+		err = errors.Join(err, e.keep(announced[i]))
 	}
-	return nil
+	return err
 }
 
 // open continues what is in a directory, or begins at an instant.
@@ -150,14 +166,17 @@ func (e *evictions) keep(of Eviction) error {
 	if dropped := e.kept.add(of); dropped != nil {
 		delete(e.known, dropped.identity())
 	}
+	if e.behind {
+		return nil
+	}
 	record, err := json.Marshal(&of)
-	if err != nil {
-		return err
+	if err == nil && e.ring.Left() < int64(len(record)) {
+		err = e.begin(e.ring)
+	} else if err == nil {
+		err = e.ring.Append(record, of.By == ByEvictd) // the kubelet's are announced again
 	}
-	if e.ring.Left() < int64(len(record)) {
-		return e.begin(e.ring)
-	}
-	return e.ring.Append(record, of.By == ByEvictd) // the kubelet's are announced again
+	e.behind = err != nil
+	return err
 }
 
 // add adds an eviction, and returns what is dropped for it; nil for nothing.

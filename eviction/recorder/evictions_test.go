@@ -1,6 +1,7 @@
 package recorder
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
@@ -10,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -89,6 +91,55 @@ func TestWhatTheAPIServerShowsOfEvictdsOwnEvictionIsNotTheKubelets(t *testing.T)
 	require.NoError(t, err)
 	if len(h.Evictions) != 1 || h.Evictions[0].By != ByEvictd || h.Evictions[0].DryRun {
 		t.Errorf("%+v; expected the one of evictd", h.Evictions)
+	}
+}
+
+// brokenRing fails while it is broken, as the ring of a full disk.
+type brokenRing struct {
+	ring
+	broken bool
+	calls  int
+}
+
+func (r *brokenRing) Begin(key []byte) error {
+	if r.calls++; r.broken {
+		return errors.New("no space left on device")
+	}
+	return r.ring.Begin(key)
+}
+
+func (r *brokenRing) Append(record []byte, durable bool) error {
+	if r.calls++; r.broken {
+		return errors.New("no space left on device")
+	}
+	return r.ring.Append(record, durable)
+}
+
+func TestEvictionsOfWhileTheDiskIsFullAreWrittenLater(t *testing.T) {
+	dir := t.TempDir()
+	var e evictions
+	take := func(seconds int) error { return e.take(dir, &control.Report{At: at(seconds).Time}) }
+	require.NoError(t, take(0))
+	disk := &brokenRing{ring: e.ring, broken: true}
+	e.ring = disk
+	faults := 0
+	for seconds := range 100 {
+		if seconds < 10 {
+			e.announce(evictionOf(ByKubelet, fmt.Sprint("pod-", seconds), "memory", 1+seconds))
+		}
+		if take(1+seconds) != nil {
+			faults++
+		}
+	}
+	if faults != 2 || disk.calls != 2 {
+		t.Errorf("%d faults, %d writes in 100 s; expected a try a minute", faults, disk.calls)
+	}
+	disk.broken = false
+	require.NoError(t, take(200))
+	h, err := ReadEvictions(dir)
+	require.NoError(t, err)
+	if len(h.Evictions) != 10 {
+		t.Errorf("%d evictions are kept; expected 10", len(h.Evictions))
 	}
 }
 

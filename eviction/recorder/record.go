@@ -174,6 +174,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Restarted {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
+	s.Arrived = r.Arrived
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}

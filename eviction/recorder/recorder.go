@@ -175,7 +175,7 @@ func (r *Recorder) logFault(err error) {
 
 func (r *Recorder) take(ctx context.Context, report *control.Report, manifests []*v1.Pod) {
 	if err := r.evictions.take(r.cfg.Evictions, report); err != nil {
-		r.logFault(err)
+		r.log.Warn("evictions are not kept for a report", "dir", r.cfg.Evictions, "error", err)
 	}
 	if !r.open() {
 		return

@@ -51,6 +51,7 @@ type step struct {
 	tasksLeft []eviction.TasksLeft
 	victims   []eviction.VictimUsage
 	restarted []eviction.Restarted
+	arrived   []types.UID
 }
 
 // usage is what a candidate uses; without pod it has no statistics.
@@ -226,6 +227,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	for _, uid := range slices.Sorted(maps.Keys(in.Restarted)) {
 		s.restarted = append(s.restarted, eviction.Restarted{UID: uid, Forbidden: in.Restarted[uid].Forbidden})
 	}
+	s.arrived = in.Arrived
 	for _, uid := range slices.Sorted(maps.Keys(in.VictimUsage)) {
 		memory := in.VictimUsage[uid]
 		s.victims = append(s.victims, eviction.VictimUsage{UID: uid, Memory: p.amount(path.Child("victimUsage").Key(string(uid)), &memory).Or(0)})

@@ -90,7 +90,7 @@ func (s *Scenario) Run() []Step {
 // play is one pass, after what has ended and appeared since the one before.
 func (r *runner) play(s *step) Step {
 	in := eviction.Input{
-		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed, Restarted: s.restarted,
+		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed, Restarted: s.restarted, Arrived: s.arrived,
 		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
 	}
 	if s.state != nil {

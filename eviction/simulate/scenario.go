@@ -86,6 +86,9 @@ type FileStep struct {
 	// Restarted are pods that have ended by an eviction and have processes again: see
 	// eviction.Restarted.
 	Restarted map[types.UID]FileRestart `json:"restarted,omitempty"`
+	// Arrived are uids of pods that have come since the step before, where no kubelet admits
+	// them.
+	Arrived []types.UID `json:"arrived,omitempty"`
 	// VictimUsage is the memory of victims after their SIGKILL.
 	VictimUsage map[types.UID]resource.Quantity `json:"victimUsage,omitempty"`
 }

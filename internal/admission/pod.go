@@ -18,19 +18,25 @@ import (
 // CompletePod completes a pod and returns everything that an API server would
 // refuse about it. A pod that it has completed before stays as it is.
 func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
+	path := field.NewPath("spec")
+	faults = append(faults, checkRequests(&pod.Spec, path)...)
+	faults = append(faults, CheckSelectors(&pod.Spec, path)...)
+	return append(faults, c.SetPod(pod)...)
+}
+
+// SetPod completes a pod and returns what its classes do not allow.
+func (c *Classes) SetPod(pod *v1.Pod) (faults field.ErrorList) {
 	spec, path := &pod.Spec, field.NewPath("spec")
 	spec.SchedulerName = cmp.Or(spec.SchedulerName, v1.DefaultSchedulerName)
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
-	faults = append(faults, CheckRequests(spec, path)...)
-	faults = append(faults, checkSelectors(spec, path)...)
 	podspec.SetDefaultRequests(pod)
 	faults = append(faults, c.setPriority(pod, path)...)
 	faults = append(faults, c.setRuntime(pod, path)...)
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	SetTolerations(pod)
-	setSpread(spec)
+	setSpread(pod)
 	setAffinity(pod)
 	return faults
 }
@@ -63,8 +69,8 @@ func setPorts(spec *v1.PodSpec) {
 	}
 }
 
-// CheckRequests refuses amounts that are negative and requests above their limit.
-func CheckRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
+// checkRequests refuses amounts that are negative and requests above their limit.
+func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
 	check := func(path *field.Path, resources *v1.ResourceRequirements) {
 		faults = append(faults, checkAmounts(path.Child("requests"), resources.Requests)...)
 		faults = append(faults, checkAmounts(path.Child("limits"), resources.Limits)...)
@@ -85,12 +91,11 @@ func CheckRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 	return append(faults, checkAmounts(path.Child("overhead"), spec.Overhead)...)
 }
 
-// setSpread says of each constraint which nodes count.
-func setSpread(spec *v1.PodSpec) {
-	for i := range spec.TopologySpreadConstraints {
-		c := &spec.TopologySpreadConstraints[i]
-		c.NodeAffinityPolicy = new(ptr.Deref(c.NodeAffinityPolicy, v1.NodeInclusionPolicyHonor))
-		c.NodeTaintsPolicy = new(ptr.Deref(c.NodeTaintsPolicy, v1.NodeInclusionPolicyIgnore))
+// setSpread merges matchLabelKeys into the selectors of the pod's constraints.
+func setSpread(pod *v1.Pod) {
+	for i := range pod.Spec.TopologySpreadConstraints {
+		c := &pod.Spec.TopologySpreadConstraints[i]
+		mergeKeys(c.LabelSelector, c.MatchLabelKeys, metav1.LabelSelectorOpIn, pod.Labels)
 	}
 }
 
@@ -115,25 +120,24 @@ func mergeLabelKeys(required []v1.PodAffinityTerm, preferred []v1.WeightedPodAff
 	}
 }
 
-// mergeTerm leaves a term without a selector alone: it matches nothing. Keys that
-// the pod does not have are ignored.
 func mergeTerm(term *v1.PodAffinityTerm, labels map[string]string) {
-	if term.LabelSelector == nil {
+	mergeKeys(term.LabelSelector, term.MatchLabelKeys, metav1.LabelSelectorOpIn, labels)
+	mergeKeys(term.LabelSelector, term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn, labels)
+}
+
+// mergeKeys leaves out keys that the pod does not have. Without a selector it does nothing: no selector
+// matches nothing.
+func mergeKeys(selector *metav1.LabelSelector, keys []string, operator metav1.LabelSelectorOperator, labels map[string]string) {
+	if selector == nil {
 		return
 	}
-	for _, merge := range []struct {
-		keys     []string
-		operator metav1.LabelSelectorOperator
-	}{{term.MatchLabelKeys, metav1.LabelSelectorOpIn}, {term.MismatchLabelKeys, metav1.LabelSelectorOpNotIn}} {
-		for _, key := range merge.keys {
-			value, has := labels[key]
-			merged := slices.ContainsFunc(term.LabelSelector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
-				return r.Key == key && r.Operator == merge.operator && slices.Equal(r.Values, []string{value})
-			})
-			if has && !merged {
-				term.LabelSelector.MatchExpressions = append(term.LabelSelector.MatchExpressions,
-					metav1.LabelSelectorRequirement{Key: key, Operator: merge.operator, Values: []string{value}})
-			}
+	for _, key := range keys {
+		value, has := labels[key]
+		merged := slices.ContainsFunc(selector.MatchExpressions, func(r metav1.LabelSelectorRequirement) bool {
+			return r.Key == key && r.Operator == operator && slices.Equal(r.Values, []string{value})
+		})
+		if has && !merged {
+			selector.MatchExpressions = append(selector.MatchExpressions, metav1.LabelSelectorRequirement{Key: key, Operator: operator, Values: []string{value}})
 		}
 	}
 }

@@ -1,8 +1,6 @@
 package admission
 
 import (
-	"slices"
-
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
@@ -10,9 +8,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation/field"
 )
 
-// checkSelectors refuses the selectors of a pod that an API server refuses. An API
+// CheckSelectors refuses the selectors of a pod that an API server refuses. An API
 // server accepts a bound of Gt or Lt that is no integer.
-func checkSelectors(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
+func CheckSelectors(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) {
 	for i := range spec.TopologySpreadConstraints {
 		faults = append(faults, checkLabelSelector(spec.TopologySpreadConstraints[i].LabelSelector, path.Child("topologySpreadConstraints").Index(i).Child("labelSelector"))...)
 	}
@@ -58,6 +56,9 @@ func checkLabelSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorLi
 // checkNodeAffinity accepts any value in preferred terms, as an API server does.
 func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path) (faults field.ErrorList) {
 	if hard := a.RequiredDuringSchedulingIgnoredDuringExecution; hard != nil {
+		if len(hard.NodeSelectorTerms) == 0 {
+			faults = append(faults, field.Required(path.Child(required, "nodeSelectorTerms"), "must have at least one node selector term"))
+		}
 		for i := range hard.NodeSelectorTerms {
 			faults = append(faults, checkNodeTerm(&hard.NodeSelectorTerms[i], path.Child(required, "nodeSelectorTerms").Index(i), validation.IsValidLabelValue)...)
 		}
@@ -83,8 +84,10 @@ func checkNodeTerm(term *v1.NodeSelectorTerm, path *field.Path, faultsOfValue fu
 		switch {
 		case !known:
 			faults = append(faults, field.Invalid(path.Child("operator"), e.Operator, "not a valid selector operator"))
-		case len(e.Values) < many[0] || many[1] >= 0 && len(e.Values) > many[1]:
-			faults = append(faults, field.Invalid(path.Child("values"), e.Values, "not the number of values of operator "+string(e.Operator)))
+		case many[1] == 0 && len(e.Values) > 0:
+			faults = append(faults, field.Forbidden(path.Child("values"), "operator "+string(e.Operator)+" has no values"))
+		case len(e.Values) < many[0] || many[1] > 0 && len(e.Values) > many[1]:
+			faults = append(faults, field.Required(path.Child("values"), "not the number of values of operator "+string(e.Operator)))
 		}
 		faults = append(faults, metav1validation.ValidateLabelName(e.Key, path.Child("key"))...)
 		for j, value := range e.Values {
@@ -95,14 +98,20 @@ func checkNodeTerm(term *v1.NodeSelectorTerm, path *field.Path, faultsOfValue fu
 	}
 	for i, e := range term.MatchFields {
 		path := path.Child("matchFields").Index(i)
-		if !slices.Contains([]v1.NodeSelectorOperator{v1.NodeSelectorOpIn, v1.NodeSelectorOpNotIn}, e.Operator) {
+		switch {
+		case e.Operator != v1.NodeSelectorOpIn && e.Operator != v1.NodeSelectorOpNotIn:
 			faults = append(faults, field.Invalid(path.Child("operator"), e.Operator, "not a valid selector operator"))
-		}
-		if len(e.Values) != 1 {
+		case len(e.Values) != 1:
 			faults = append(faults, field.Required(path.Child("values"), "must be only one value when `operator` is 'In' or 'NotIn' for node field selector"))
 		}
 		if e.Key != metav1.ObjectNameField {
 			faults = append(faults, field.Invalid(path.Child("key"), e.Key, "not a valid field selector key"))
+			continue
+		}
+		for j, value := range e.Values {
+			for _, fault := range validation.IsDNS1123Subdomain(value) {
+				faults = append(faults, field.Invalid(path.Child("values").Index(j), value, fault))
+			}
 		}
 	}
 	return faults

@@ -5,6 +5,7 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 )
@@ -56,6 +57,35 @@ func SetTolerations(pod *v1.Pod) {
 		}
 	}
 	if pod.Status.QOSClass != v1.PodQOSBestEffort {
-		tolerate(pod, exists(v1.TaintNodeMemoryPressure, v1.TaintEffectNoSchedule))
+		pod.Spec.Tolerations = merge(append(slices.Clone(pod.Spec.Tolerations), exists(v1.TaintNodeMemoryPressure, v1.TaintEffectNoSchedule)))
 	}
+}
+
+// merge leaves out tolerations that another one includes, as PodTolerationRestriction does.
+func merge(all []v1.Toleration) (kept []v1.Toleration) {
+	for i, t := range all {
+		included := slices.ContainsFunc(kept, func(other v1.Toleration) bool { return includes(other, t) }) ||
+			slices.ContainsFunc(all[i+1:], func(other v1.Toleration) bool {
+				return !apiequality.Semantic.DeepEqual(other, t) && includes(other, t)
+			})
+		if !included {
+			kept = append(kept, t)
+		}
+	}
+	return kept
+}
+
+// includes says whether a toleration tolerates all that another one does.
+func includes(wide, t v1.Toleration) bool {
+	switch {
+	case apiequality.Semantic.DeepEqual(wide, t):
+		return true
+	case wide.Key != t.Key && (wide.Key != "" || wide.Operator != v1.TolerationOpExists), wide.Effect != t.Effect && wide.Effect != "":
+		return false
+	case wide.Effect == v1.TaintEffectNoExecute && wide.TolerationSeconds != nil && (t.TolerationSeconds == nil || *t.TolerationSeconds > *wide.TolerationSeconds):
+		return false
+	case wide.Operator == v1.TolerationOpExists:
+		return true
+	}
+	return (wide.Operator == v1.TolerationOpEqual || wide.Operator == "") && t.Operator == v1.TolerationOpEqual && wide.Value == t.Value
 }

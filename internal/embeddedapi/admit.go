@@ -17,12 +17,15 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // admitter applies defaults to an object and validates it. Old is nil for a new object.
@@ -75,7 +78,7 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 	}
 	plugins := []string{"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy", "spec.runtimeClassName", "spec.overhead", "globalDefault"}
 	for _, fault := range faults {
-		if slices.Contains(plugins, fault.Field) {
+		if slices.Contains(plugins, fault.Field) && fault.Type != utilvalidation.ErrorTypeNotSupported {
 			return apierrors.NewForbidden(k.groupResource(), cmp.Or(name, "Unknown"), errors.New(fault.Detail))
 		}
 	}
@@ -143,10 +146,57 @@ func admitStorageClass(_ *API, object, old store.Object) (faults utilvalidation.
 // admitNode admits a node; a new one may have a status. Later the lifecycle controller
 // sets its taints.
 func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
-	if old != nil {
-		return nil
+	node := object.(*v1.Node)
+	if before, ok := old.(*v1.Node); ok {
+		return podvalidation.Node(node, before)
 	}
-	return admission.CompleteNode(object.(*v1.Node))
+	admission.CompleteNode(node)
+	return podvalidation.Node(node, nil)
+}
+
+// checkStatus checks a change of a status.
+func checkStatus(object, old store.Object) utilvalidation.ErrorList {
+	switch o := object.(type) {
+	case *v1.Pod:
+		completeStatus(o, old.(*v1.Pod))
+		return podvalidation.PodStatus(o, old.(*v1.Pod))
+	case *v1.Node:
+		return podvalidation.Node(o, old.(*v1.Node))
+	case *policyv1.PodDisruptionBudget:
+		return podvalidation.BudgetStatus(&o.Status)
+	}
+	return nil
+}
+
+// completeStatus keeps what an older kubelet leaves out of the status of a pod.
+func completeStatus(pod, before *v1.Pod) {
+	zeroed(&pod.Status.QOSClass, before.Status.QOSClass)
+	zeroed(&pod.Status.ObservedGeneration, before.Status.ObservedGeneration)
+	keep(&pod.Status.ExtendedResourceClaimStatus, before.Status.ExtendedResourceClaimStatus)
+	if pod.Status.ResourceClaimStatuses == nil {
+		pod.Status.ResourceClaimStatuses = before.Status.ResourceClaimStatuses
+	}
+	seen := map[v1.PodConditionType]int{}
+	for i := range pod.Status.Conditions {
+		c := &pod.Status.Conditions[i]
+		nth := 0
+		for _, was := range before.Status.Conditions {
+			if was.Type != c.Type {
+				continue
+			}
+			if nth == seen[c.Type] {
+				zeroed(&c.ObservedGeneration, was.ObservedGeneration)
+			}
+			nth++
+		}
+		seen[c.Type]++
+	}
+}
+
+func zeroed[T comparable](field *T, before T) {
+	if *field == *new(T) {
+		*field = before
+	}
 }
 
 func admitVolume(_ *API, object, old store.Object) utilvalidation.ErrorList {
@@ -246,6 +296,9 @@ func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorL
 	if budget.Spec.MinAvailable != nil && budget.Spec.MaxUnavailable != nil {
 		faults = append(faults, utilvalidation.Invalid(path, "", "minAvailable and maxUnavailable cannot be both set"))
 	}
+	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy != policyv1.IfHealthyBudget && *policy != policyv1.AlwaysAllow {
+		faults = append(faults, utilvalidation.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *policy, []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}))
+	}
 	for name, amount := range map[string]*intstr.IntOrString{"minAvailable": budget.Spec.MinAvailable, "maxUnavailable": budget.Spec.MaxUnavailable} {
 		if amount == nil {
 			continue
@@ -254,10 +307,7 @@ func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorL
 			faults = append(faults, utilvalidation.Invalid(path.Child(name), amount.String(), "expected a number of pods, or a percentage of at most 100%"))
 		}
 	}
-	if _, err := metav1.LabelSelectorAsSelector(budget.Spec.Selector); err != nil {
-		faults = append(faults, utilvalidation.Invalid(path.Child("selector"), "", err.Error()))
-	}
-	return faults
+	return append(faults, metav1validation.ValidateLabelSelector(budget.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 }
 
 func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
@@ -269,14 +319,23 @@ func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {
 	for _, limits := range a.limitRanges(pod.Namespace) {
 		quota.SetDefaults(limits, pod)
 	}
-	faults := checkContainers(&pod.Spec, utilvalidation.NewPath("spec"))
-	faults = append(faults, a.currentClasses().CompletePod(pod)...)
+	faults := a.currentClasses().SetPod(pod)
 	if len(pod.Spec.SchedulingGates) > 0 {
-		pod.Status.Conditions = []v1.PodCondition{{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
-			Message: "Scheduling is blocked due to non-empty scheduling gates"}}
-		if pod.Spec.NodeName != "" {
-			faults = append(faults, utilvalidation.Forbidden(utilvalidation.NewPath("spec", "nodeName"), "cannot be set until all schedulingGates have been cleared"))
-		}
+		setCondition(pod, v1.PodCondition{Type: v1.PodScheduled, Status: v1.ConditionFalse, Reason: v1.PodReasonSchedulingGated,
+			Message: "Scheduling is blocked due to non-empty scheduling gates"})
+	}
+	faults = append(faults, checkPriority(&pod.Spec)...)
+	return append(faults, podvalidation.Pod(pod, nil)...)
+}
+
+// checkPriority refuses what only a PriorityClass may give.
+func checkPriority(spec *v1.PodSpec) (faults utilvalidation.ErrorList) {
+	path := utilvalidation.NewPath("spec")
+	if spec.PriorityClassName == "" && ptr.Deref(spec.Priority, 0) != 0 {
+		faults = append(faults, utilvalidation.Forbidden(path.Child("priority"), "must not be provided without a PriorityClass"))
+	}
+	if spec.PriorityClassName == "" && ptr.Deref(spec.PreemptionPolicy, v1.PreemptLowerPriority) != v1.PreemptLowerPriority {
+		faults = append(faults, utilvalidation.Forbidden(path.Child("preemptionPolicy"), "must not be provided without a PriorityClass"))
 	}
 	return faults
 }

@@ -139,6 +139,33 @@ func TestScaleManagesReplicas(t *testing.T) {
 	}
 }
 
+// TestScaleToZeroLeavesReplicasToTheNextManager holds for objects that were applied and for others: a Scale leaves 0 out.
+func TestScaleToZeroLeavesReplicasToTheNextManager(t *testing.T) {
+	client, ctx := serve(t, "").client(t), t.Context()
+	deployments := client.AppsV1().Deployments("default")
+	two := deployment("applied")
+	two.Spec.WithReplicas(2)
+	d, err := deployments.Apply(ctx, two, metav1.ApplyOptions{FieldManager: "one"})
+	require.NoError(t, err)
+	made := d.DeepCopy()
+	made.ObjectMeta = metav1.ObjectMeta{Name: "made"}
+	_, err = deployments.Create(ctx, made, metav1.CreateOptions{})
+	require.NoError(t, err)
+	for _, name := range []string{"applied", "made"} {
+		scale, err := deployments.GetScale(ctx, name, metav1.GetOptions{})
+		require.NoError(t, err)
+		scale.Spec.Replicas = 0
+		_, err = deployments.UpdateScale(ctx, name, scale, metav1.UpdateOptions{FieldManager: "scaler"})
+		require.NoError(t, err)
+		next := applyapps.Deployment(name, "default").WithSpec(applyapps.DeploymentSpec().WithReplicas(3))
+		d, err := deployments.Apply(ctx, next, metav1.ApplyOptions{FieldManager: "three"})
+		require.NoError(t, err)
+		if *d.Spec.Replicas != 3 || strings.Contains(managers(d), "scaler") {
+			t.Errorf("%s: replicas %d, managers %s", name, *d.Spec.Replicas, managers(d))
+		}
+	}
+}
+
 func TestWhatCannotBeAppliedIsRefused(t *testing.T) {
 	client, ctx := serve(t, "").client(t), t.Context()
 	for _, c := range []struct{ configuration, manager, message string }{

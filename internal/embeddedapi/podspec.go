@@ -9,56 +9,16 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/embeddedapi/validation"
 	"github.com/evictd/evictd/internal/podspec"
 )
-
-// checkContainers refuses a pod without containers, containers with the same name
-// or without an image, and probes of containers that end before the pod starts.
-func checkContainers(spec *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
-	names := map[string]bool{}
-	if len(spec.Containers) == 0 {
-		faults = append(faults, utilvalidation.Required(path.Child("containers"), ""))
-	}
-	check := func(path *utilvalidation.Path, list []v1.Container) {
-		for i := range list {
-			at := path.Index(i)
-			switch c := &list[i]; {
-			case c.Name == "":
-				faults = append(faults, utilvalidation.Required(at.Child("name"), ""))
-			case names[c.Name]:
-				faults = append(faults, utilvalidation.Duplicate(at.Child("name"), c.Name))
-			default:
-				names[c.Name] = true
-				for _, why := range validation.IsDNS1123Label(c.Name) {
-					faults = append(faults, utilvalidation.Invalid(at.Child("name"), c.Name, why))
-				}
-			}
-			if list[i].Image == "" {
-				faults = append(faults, utilvalidation.Required(at.Child("image"), ""))
-			}
-		}
-	}
-	check(path.Child("initContainers"), spec.InitContainers)
-	check(path.Child("containers"), spec.Containers)
-	for i, c := range spec.InitContainers {
-		if ptr.Deref(c.RestartPolicy, "") == v1.ContainerRestartPolicyAlways {
-			continue
-		}
-		for name, set := range map[string]bool{"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil, "readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil} {
-			if set {
-				faults = append(faults, utilvalidation.Forbidden(path.Child("initContainers").Index(i).Child(name), "may not be set for init containers without restartPolicy=Always"))
-			}
-		}
-	}
-	return faults
-}
 
 // checkTemplate checks the template of a controller's pods, and that its selector selects them.
 func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
@@ -75,6 +35,9 @@ func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
 		return nil
 	}
 	at := path.Child("template", "spec")
+	if len(template.Spec.EphemeralContainers) > 0 {
+		faults = append(faults, utilvalidation.Forbidden(at.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
+	}
 	if object.GetObjectKind().GroupVersionKind().Group == appsv1.GroupName {
 		required, _ := spec.FieldByName("Selector").Interface().(*metav1.LabelSelector)
 		faults = append(faults, checkSelector(required, template.Labels, path)...)
@@ -88,7 +51,8 @@ func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
 	if d, ok := object.(*appsv1.Deployment); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && d.Spec.Strategy.RollingUpdate != nil {
 		faults = append(faults, utilvalidation.Forbidden(path.Child("strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
 	}
-	return append(faults, checkContainers(&template.Spec, at)...)
+	faults = append(faults, metav1validation.ValidateLabels(template.Labels, path.Child("template", "metadata", "labels"))...)
+	return append(faults, validation.Spec(&template.Spec, "", at)...)
 }
 
 func checkSelector(required *metav1.LabelSelector, has map[string]string, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
@@ -111,7 +75,16 @@ func checkSelector(required *metav1.LabelSelector, has map[string]string, path *
 // gates these include the constraints on its node.
 func takeMutable(spec, from *v1.PodSpec) {
 	if len(spec.SchedulingGates) > 0 {
-		spec.NodeSelector, spec.Affinity = from.NodeSelector, from.Affinity
+		spec.NodeSelector = from.NodeSelector
+		switch {
+		case from.Affinity == nil && spec.Affinity != nil && spec.Affinity.PodAffinity == nil && spec.Affinity.PodAntiAffinity == nil:
+			spec.Affinity = nil
+		case from.Affinity != nil:
+			spec.Affinity = new(ptr.Deref(spec.Affinity, v1.Affinity{}))
+			spec.Affinity.NodeAffinity = from.Affinity.NodeAffinity
+		case spec.Affinity != nil:
+			spec.Affinity.NodeAffinity = nil
+		}
 	}
 	for _, list := range [][2][]v1.Container{{spec.Containers, from.Containers}, {spec.InitContainers, from.InitContainers}} {
 		for i := range list[0] {
@@ -148,7 +121,7 @@ func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	admission.SetTolerations(pod)
 	pod.Status.QOSClass = class
-	faults := append(checkContainers(&pod.Spec, path), admission.CheckRequests(&pod.Spec, path)...)
+	faults := validation.Pod(pod, before)
 	for _, list := range []struct {
 		name      string
 		now, were []v1.Container
@@ -157,8 +130,11 @@ func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 			return append(faults, utilvalidation.Forbidden(path.Child(list.name), "pod updates may not add or remove containers"))
 		}
 		for i, c := range list.now {
-			if strings.TrimSpace(c.Image) != c.Image {
-				faults = append(faults, utilvalidation.Invalid(path.Child(list.name).Index(i).Child("image"), c.Image, "must not have leading or trailing whitespace"))
+			switch at := path.Child(list.name).Index(i).Child("image"); {
+			case c.Image == "":
+				faults = append(faults, utilvalidation.Required(at, ""))
+			case strings.TrimSpace(c.Image) != c.Image:
+				faults = append(faults, utilvalidation.Invalid(at, c.Image, "must not have leading or trailing whitespace"))
 			}
 		}
 	}
@@ -174,26 +150,64 @@ func checkPodChange(pod, before *v1.Pod) utilvalidation.ErrorList {
 }
 
 func checkPodSpecChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
+	kept := true
 	for _, t := range before.Tolerations {
-		if !slices.ContainsFunc(spec.Tolerations, func(has v1.Toleration) bool {
+		if kept = slices.ContainsFunc(spec.Tolerations, func(has v1.Toleration) bool {
 			has.TolerationSeconds = t.TolerationSeconds
 			return apiequality.Semantic.DeepEqual(has, t)
-		}) {
+		}); !kept {
 			faults = append(faults, utilvalidation.Forbidden(path.Child("tolerations"), "existing toleration can not be modified except its tolerationSeconds"))
 			break
 		}
+	}
+	if kept {
+		faults = append(faults, validation.Tolerations(spec.Tolerations, path.Child("tolerations"))...)
 	}
 	for _, gate := range spec.SchedulingGates {
 		if !slices.Contains(before.SchedulingGates, gate) {
 			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
 		}
 	}
-	kept := before.DeepCopy()
-	takeMutable(kept, spec)
-	if !apiequality.Semantic.DeepEqual(kept, spec) {
+	if len(before.SchedulingGates) > 0 {
+		faults = append(faults, checkGatedChange(spec, before, path)...)
+	}
+	allowed := before.DeepCopy()
+	takeMutable(allowed, spec)
+	if !apiequality.Semantic.DeepEqual(allowed, spec) {
 		faults = append(faults, utilvalidation.Forbidden(path, "pod updates may not change fields other than `spec.containers[*].image`,"+
 			"`spec.initContainers[*].image`,`spec.activeDeadlineSeconds`,`spec.tolerations` (only additions to existing tolerations),"+
 			"`spec.terminationGracePeriodSeconds` (allow it to be set to 1 if it was previously negative)"))
 	}
 	return faults
+}
+
+// checkGatedChange refuses to weaken the constraints on the node of a pod with scheduling gates.
+func checkGatedChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
+	for key, value := range before.NodeSelector {
+		if now, has := spec.NodeSelector[key]; !has || now != value {
+			faults = append(faults, utilvalidation.Invalid(path.Child("nodeSelector"), spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
+			break
+		}
+	}
+	terms := func(spec *v1.PodSpec) []v1.NodeSelectorTerm {
+		if spec.Affinity == nil || spec.Affinity.NodeAffinity == nil || spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution == nil {
+			return nil
+		}
+		return spec.Affinity.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution.NodeSelectorTerms
+	}
+	now, were := terms(spec), terms(before)
+	at := path.Child("affinity", "nodeAffinity", "requiredDuringSchedulingIgnoredDuringExecution", "nodeSelectorTerms")
+	if len(were) > 0 && len(now) != len(were) {
+		return append(faults, utilvalidation.Invalid(at, "", "no additions/deletions to non-empty NodeSelectorTerms list are allowed"))
+	}
+	for i := range were {
+		if !begins(now[i].MatchExpressions, were[i].MatchExpressions) || !begins(now[i].MatchFields, were[i].MatchFields) || len(were[i].MatchExpressions)+len(were[i].MatchFields) == 0 && len(now[i].MatchExpressions)+len(now[i].MatchFields) > 0 {
+			faults = append(faults, utilvalidation.Invalid(at.Index(i), "", "only additions are allowed (no mutations or deletions)"))
+		}
+	}
+	return faults
+}
+
+func begins(now, were []v1.NodeSelectorRequirement) bool {
+	return len(now) >= len(were) && (len(were) == 0 || apiequality.Semantic.DeepEqual(now[:len(were)], were))
 }

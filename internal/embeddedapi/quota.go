@@ -49,6 +49,9 @@ func (a *API) admitUse(k *kind, object, old store.Object, put func() error) erro
 			}
 		}
 	}
+	if pod, ok := object.(*v1.Pod); ok && pod.Spec.RuntimeClassName == nil && pod.Spec.Overhead != nil {
+		return apierrors.NewForbidden(k.groupResource(), pod.Name, errors.New("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"))
+	}
 	quotas := a.quotas(object.GetNamespace())
 	if len(quotas) == 0 {
 		return put()

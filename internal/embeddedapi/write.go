@@ -206,6 +206,9 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
+	if c.sub == "status" && !c.internal {
+		faults = append(faults, checkStatus(object, old)...)
+	}
 	if c.kind.generation && !c.internal && c.counts(old, object) {
 		object.SetGeneration(old.GetGeneration() + 1)
 	}

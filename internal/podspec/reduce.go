@@ -1,6 +1,7 @@
 package podspec
 
 import (
+	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -36,6 +37,9 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 			Containers:                    reduceContainers(pod.Spec.Containers),
 		},
 		Status: v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass},
+	}
+	if i := slices.IndexFunc(pod.Spec.Tolerations, toleratesMemoryPressure); i >= 0 {
+		p.Spec.Tolerations = []v1.Toleration{pod.Spec.Tolerations[i]}
 	}
 	if pod.Spec.Resources != nil {
 		resources := reduceResources(pod.Spec.Resources)

@@ -25,7 +25,11 @@ func SetDefaultRequests(pod *v1.Pod) {
 	sum := resourcehelper.AggregateContainerRequests(pod, resourcehelper.PodResourcesOptions{})
 	maps.DeleteFunc(sum, func(name v1.ResourceName, _ resource.Quantity) bool { return !slices.Contains(overcommitted, name) })
 	complete(&own.Requests, sum)
-	complete(&own.Requests, own.Limits)
+	for name, limit := range own.Limits {
+		if resourcehelper.IsSupportedPodLevelResource(name) {
+			complete(&own.Requests, v1.ResourceList{name: limit})
+		}
+	}
 	limits := resourcehelper.AggregateContainerLimits(pod, resourcehelper.PodResourcesOptions{})
 	for _, name := range overcommitted {
 		request, requested := own.Requests[name]

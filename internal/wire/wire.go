@@ -46,6 +46,10 @@ type Node struct {
 	// Register has evictd register the Node: no kubelet does.
 	Register              bool            `json:"register"`
 	Capacity, Allocatable v1.ResourceList `json:",omitempty"`
+	// EvictedPodTTL and EvictedPodsPerOwner bound the evicted pods that the API server keeps, where
+	// evictd registers the Node; zero is no bound.
+	EvictedPodTTL       time.Duration `json:"evictedPodTTL,omitempty"`
+	EvictedPodsPerOwner int32         `json:"evictedPodsPerOwner,omitempty"`
 	// StatusFrequency is how often the node's status is compared with what it should be.
 	StatusFrequency time.Duration `json:"statusFrequency"`
 	// Kubeconfig and Server name the API server of an agent without flags of its own.

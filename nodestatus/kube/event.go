@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"hash/fnv"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -54,7 +55,7 @@ func (p *Publisher) conflictEvent(note string) event {
 }
 
 func evictedEvent(i *wire.Intent) event {
-	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: i.Message, action: "Evicting", at: i.Decided, annotations: i.Annotations}
+	return event{regarding: victimReference(i), kind: v1.EventTypeWarning, reason: eviction.ReasonEvicted, note: strings.TrimPrefix(i.Message, eviction.RejectedMessage), action: "Evicting", at: i.Decided, annotations: i.Annotations}
 }
 
 // overriddenEvent says why a pod is evicted without the Eviction API.

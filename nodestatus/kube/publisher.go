@@ -32,11 +32,12 @@ type Publisher struct {
 	client   kubernetes.Interface
 	node     wire.Node
 	mode     nodestatus.Mode
+	bounds   evictedPods
 	requests *Requests
 	send     func(wire.FromAgent)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, evictions, events *reconciler
+	conditions, taints, lease, nodeLease, victims, evictions, events, surplus *reconciler
 
 	mu                sync.Mutex
 	state             *wire.NodeConditions
@@ -56,7 +57,10 @@ type Publisher struct {
 func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.FromAgent), log *slog.Logger) *Publisher {
 	p := &Publisher{
 		client: client, node: node, mode: mode, requests: requests, send: send, log: log,
-		conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.EvictionRequest{},
+		bounds: evictedPods{nodestatus.EvictedPods{TTL: node.EvictedPodTTL, PerOwner: node.EvictedPodsPerOwner}}, conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.EvictionRequest{},
+	}
+	if !node.Register {
+		p.bounds = evictedPods{}
 	}
 	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
 	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
@@ -67,6 +71,7 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	p.victims.timeout, p.victims.longestUnanswered = victimTimeout, unansweredVictims
 	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
 	p.events = newReconciler("events", 0, p.reportEvents)
+	p.surplus = newReconciler("surplus of evicted pods", p.bounds.interval(), p.deleteSurplus)
 	return p
 }
 
@@ -109,6 +114,9 @@ func (p *Publisher) Run(ctx context.Context) error {
 	defer running.Wait()
 	if p.node.Publish {
 		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
+		if p.bounds.set() {
+			reconcilers = append(reconcilers, p.surplus)
+		}
 		if p.node.Register {
 			reconcilers = append(reconcilers, p.nodeLease)
 		}

@@ -90,6 +90,11 @@ var fixtures atomic.Int64
 
 func newFixture(t *testing.T, mode nodestatus.Mode, faults ...*fault) *fixture {
 	t.Helper()
+	return newBoundedFixture(t, mode, nodestatus.EvictedPods{}, faults...)
+}
+
+func newBoundedFixture(t *testing.T, mode nodestatus.Mode, bounds nodestatus.EvictedPods, faults ...*fault) *fixture {
+	t.Helper()
 	cfg := serve(t)
 	w := &fixture{t: t, faults: faults, api: kubernetes.NewForConfigOrDie(cfg), node: fmt.Sprintf("n%d-%d", time.Now().UnixNano()%1e9, fixtures.Add(1))}
 	requests := kube.NewRequests()
@@ -99,7 +104,7 @@ func newFixture(t *testing.T, mode nodestatus.Mode, faults ...*fault) *fixture {
 	memory := v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi")}
 	node := wire.Node{
 		Name: w.node, Mode: mode.String(), Publish: true, Register: mode == nodestatus.Native,
-		Capacity: memory, Allocatable: memory, StatusFrequency: 100 * time.Millisecond,
+		Capacity: memory, Allocatable: memory, StatusFrequency: 100 * time.Millisecond, EvictedPodTTL: bounds.TTL, EvictedPodsPerOwner: bounds.PerOwner,
 	}
 	if !node.Register {
 		object := &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}}

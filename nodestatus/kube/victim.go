@@ -114,6 +114,7 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 		p.mu.Unlock()
 		if done {
 			p.send(wire.FromAgent{Reported: id})
+			p.surplus.trigger()
 		}
 	}
 	return errors.Join(faults...)
@@ -187,8 +188,15 @@ func (p *Publisher) markTarget(ctx context.Context, v *victim) (gone bool, err e
 // markFailed writes the status of an evicted pod. It says whether the pod is deleted.
 func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err error) {
 	status := object{"phase": v1.PodFailed, "reason": eviction.ReasonEvicted, "message": v.Message}
+	var conditions []v1.PodCondition
 	if v.DisruptionTarget {
-		status["conditions"] = v.conditions()
+		conditions = v.conditions()
+	}
+	if p.bounds.set() {
+		conditions = append(conditions, v1.PodCondition{Type: reportedCondition, Status: v1.ConditionTrue, Reason: eviction.ReasonEvicted, LastTransitionTime: metav1.NewTime(v.Ended)})
+	}
+	if conditions != nil {
+		status["conditions"] = conditions
 	}
 	return p.patchStatus(ctx, v, status)
 }

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"cmp"
+	"context"
 	"slices"
 	"strings"
 	"time"
@@ -145,6 +146,37 @@ func (s *Scheduler) pending(e *queue.Entry) PendingPod {
 // Explain filters and scores all nodes for a pod, given by namespace/name, name or
 // uid, and changes nothing. found is false if no profile has such a pod.
 func (s *Scheduler) Explain(now time.Time, name string) (x Explanation, found bool) {
+	return s.explain(&framework.Cycle{Now: now}, name)
+}
+
+// Explain is that of the Scheduler for other goroutines. They wait for extenders, until the
+// context ends; the loop does not.
+func (l *Loop) Explain(ctx context.Context, now time.Time, name string) (x Explanation, found bool, err error) {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel() // ends the requests
+	c := &framework.Cycle{Now: now, Work: ctx, Suspends: true}
+	type run struct {
+		x        Explanation
+		found    bool
+		answered func() // nil: the run is the last
+	}
+	for {
+		r, err := Ask(ctx, l, func() (r run) {
+			r.x, r.found = l.explain(c, name)
+			if answered, suspended := c.Suspended(); suspended {
+				r.answered = answered
+				c.Resume()
+			}
+			return r
+		})
+		if err != nil || r.answered == nil {
+			return r.x, r.found, err
+		}
+		r.answered()
+	}
+}
+
+func (s *Scheduler) explain(c *framework.Cycle, name string) (x Explanation, found bool) {
 	pod := s.find(name)
 	if pod == nil {
 		return x, false
@@ -159,8 +191,8 @@ func (s *Scheduler) Explain(now time.Time, name string) (x Explanation, found bo
 		s.Table.Displace(pod.UID)
 		defer s.Table.Place(pod, row)
 	}
-	cycle, status := s.tryEveryNode(pod, now)
-	if refusal := cycle.PreFilterStatus(); !refusal.OK() {
+	status := s.tryEveryNode(c, pod)
+	if refusal := c.PreFilterStatus(); !refusal.OK() {
 		x.Refusal = refusal.Message()
 		return x, true
 	}
@@ -168,9 +200,9 @@ func (s *Scheduler) Explain(now time.Time, name string) (x Explanation, found bo
 		x.Refusal = status.Message()
 		return x, true
 	}
-	x.Feasible = cycle.Feasible.Count()
-	x.refuse(cycle)
-	x.score(cycle)
+	x.Feasible = c.Feasible.Count()
+	x.refuse(c)
+	x.score(c)
 	return x, true
 }
 

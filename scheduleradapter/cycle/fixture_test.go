@@ -36,6 +36,7 @@ type fixture struct {
 	*Loop
 	metrics *metric.Set
 	plugin  *permitPlugin
+	late    framework.LateFilterer // nil: there is none
 	stop    context.CancelCauseFunc
 	over    chan error
 
@@ -117,6 +118,9 @@ func (w *fixture) profiles(env framework.Env) ([]Profile, error) {
 	enable(gang.New, nil, framework.PreEnqueue, framework.Permit)
 	enable(priority.New, nil, framework.QueueSort)
 	enable(resources.NewFit, &config.NodeResourcesFitArgs{ScoringStrategy: &config.ScoringStrategy{Type: config.LeastAllocated}}, framework.Filter)
+	if w.late != nil {
+		enable(func(any, framework.Env) (framework.Plugin, error) { return w.late.(framework.Plugin), nil }, nil, framework.Filter)
+	}
 	enable(preempt.New, &config.DefaultPreemptionArgs{MinCandidateNodesPercentage: &few, MinCandidateNodesAbsolute: &few}, framework.PreEnqueue, framework.PostFilter)
 	enable(func(any, framework.Env) (framework.Plugin, error) { return w.plugin, nil }, nil, framework.Permit, framework.PreBind)
 	enable(binder.New, nil, framework.Bind)

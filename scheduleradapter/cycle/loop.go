@@ -246,29 +246,28 @@ func (l *Loop) scheduleNext(now time.Time) bool {
 	if e == nil {
 		return false
 	}
-	begin := time.Now()
-	if e.IsPodGroup() {
-		for _, a := range l.SchedulePodGroup(now, e) {
-			if l.work.Err() == nil {
-				l.startBindingCycle(a, begin)
-			}
-		}
-		return true
-	}
-	l.attempt(now, e, begin)
+	l.attempt(now, e, time.Now())
 	return true
 }
 
-// attempt runs the scheduling cycle of a pod and starts its binding cycle.
+// attempt runs the scheduling cycle of a pod, or of the pods of a PodGroup, and starts the
+// binding cycles.
 func (l *Loop) attempt(now time.Time, e *queue.Entry, begin time.Time) {
-	a := l.ScheduleOne(now, e)
-	if a == nil {
+	var attempts []*Attempt
+	if e.IsPodGroup() {
+		attempts = l.SchedulePodGroup(now, e)
+	} else if a := l.ScheduleOne(now, e); a != nil {
+		l.metrics.attempted(a, time.Since(begin))
+		attempts = []*Attempt{a}
+	}
+	if _, suspended := l.cycle.Suspended(); suspended {
 		l.suspend(e, begin)
 		return
 	}
-	l.metrics.attempted(a, time.Since(begin))
-	if a.Outcome == Scheduled && l.work.Err() == nil {
-		l.startBindingCycle(a, begin)
+	for _, a := range attempts {
+		if a.Outcome == Scheduled && l.work.Err() == nil {
+			l.startBindingCycle(a, begin)
+		}
 	}
 }
 

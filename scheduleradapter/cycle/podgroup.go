@@ -92,8 +92,14 @@ type groupAttempt struct {
 
 // SchedulePodGroup attempts to schedule the pods of a popped group: minCount of them
 // or none. The caller runs the binding cycles of the returned attempts, and then calls
-// Remove or HandleBindingFailure for each. All other outcomes are complete.
+// Remove or HandleBindingFailure for each. All other outcomes are complete. With Suspends
+// it leaves no trace if the attempt is suspended.
 func (s *Scheduler) SchedulePodGroup(now time.Time, e *queue.Entry) (scheduled []*Attempt) {
+	c := &s.cycle
+	c.Now, c.Work, c.Suspends = now.Add(s.ClockOffset), s.Work, s.Suspends
+	c.Timing.Plugins = false
+	c.BeginPodGroup()
+	defer c.EndPodGroup()
 	g := &groupAttempt{Scheduler: s, entry: e, group: e.PodGroup(), now: now}
 	g.key = nodetable.PodGroupKey{Namespace: g.group.Namespace, Name: g.group.Name}
 	s.attempted = g.key
@@ -108,12 +114,17 @@ func (s *Scheduler) SchedulePodGroup(now time.Time, e *queue.Entry) (scheduled [
 		g.end(nil, status, framework.PodGroupNomination{})
 		return nil
 	}
+	start := s.nextStart
 	status := g.try(g.members)
 	attempted := status.Code
 	g.complete(status)
 	var nomination framework.PodGroupNomination
 	if status.Code == framework.Unschedulable {
 		nomination, status = g.postFilter(status)
+	}
+	if _, suspended := c.Suspended(); suspended {
+		s.nextStart = start
+		return nil
 	}
 	if status.Code == framework.Success {
 		scheduled = g.commit()
@@ -201,8 +212,6 @@ func (g *groupAttempt) try(members []*groupMember) podGroupStatus {
 // tryMember finds a node for a pod, places it there and runs Reserve.
 func (g *groupAttempt) tryMember(m *groupMember) {
 	c := &g.cycle
-	c.Now, c.Work, c.Suspends = g.now.Add(g.ClockOffset), g.Work, false
-	c.Timing.Plugins = false
 	row, status := g.schedulePod(g.Profile, m.pod)
 	if m.tried = true; g.keepsCycles {
 		m.cycle = c.Clone()
@@ -283,7 +292,7 @@ func (g *groupAttempt) tryAgain() (placements []framework.Placement, status fram
 func (g *groupAttempt) evaluate(pod *nodetable.Pod) *framework.Cycle {
 	c := &g.cycle
 	if status := g.Begin(c, g.Table, pod, g.nominatedPods()); status.OK() {
-		g.Filter(c, 0, c.Candidates()+1)
+		g.FilterAll(c)
 	}
 	return c
 }

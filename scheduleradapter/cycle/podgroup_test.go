@@ -63,10 +63,7 @@ func TestAPodOfAGroupIsExplainedWithItsGroup(t *testing.T) {
 				w.set(pod)
 				synctest.Wait()
 			}
-			x, err := Ask(w.Context(), w.Loop, func() Explanation {
-				x, _ := w.Explain(w.now(), pod)
-				return x
-			})
+			x, _, err := w.Explain(w.Context(), w.now(), pod)
 			if err != nil || !reflect.DeepEqual(x.Group, want) {
 				t.Errorf("%s: %+v, %v, expected %+v", pod, x.Group, err, want)
 			}

@@ -306,19 +306,17 @@ func (s *Scheduler) forget(b Binding) {
 // tryEveryNode filters and scores every node for a pod that has no node in the
 // table. It runs neither PostFilter nor Reserve, and does not move the start of the
 // next sample.
-func (s *Scheduler) tryEveryNode(pod *nodetable.Pod, now time.Time) (*framework.Cycle, framework.Status) {
+func (s *Scheduler) tryEveryNode(c *framework.Cycle, pod *nodetable.Pod) framework.Status {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
-	c := &framework.Cycle{Now: now}
 	status := p.Begin(c, s.Table, pod, s.nominatedPods())
 	if status.OK() {
 		_, status = p.Filter(c, 0, c.Candidates()+1)
 	}
 	switch {
 	case !status.OK():
+		return status
 	case c.Feasible.Empty():
-		status = framework.Status{Code: framework.Unschedulable}
-	default:
-		status = p.Score(c)
+		return framework.Status{Code: framework.Unschedulable}
 	}
-	return c, status
+	return p.Score(c)
 }

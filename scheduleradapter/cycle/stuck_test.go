@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // stuck makes the attempt of a pod wait until it is released.
@@ -83,13 +84,13 @@ func TestALostLeaseEndsBindingsDuringAnAttempt(t *testing.T) {
 func TestAnAttemptHasAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, stop := context.WithCancel(t.Context())
-		c := framework.Cycle{Work: work}
+		c := framework.Cycle{Work: work, Pod: &nodetable.Pod{}}
 		begin := time.Now()
 		<-c.Context().Done()
 		if took := time.Since(begin); took != framework.AttemptTimeout {
 			t.Errorf("the context ended after %v", took)
 		}
-		c = framework.Cycle{Work: work}
+		c = framework.Cycle{Work: work, Pod: &nodetable.Pod{}}
 		attempt := c.Context()
 		stop()
 		<-attempt.Done()

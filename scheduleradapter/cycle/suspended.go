@@ -3,6 +3,7 @@ package cycle
 import (
 	"time"
 
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/queue"
 )
 
@@ -26,17 +27,23 @@ func (l *Loop) suspend(e *queue.Entry, begin time.Time) {
 }
 
 // resume runs the suspended attempt again if all responses are there. It ends the attempt
-// of a pod that is bound or deleted. It returns false while the attempt waits.
+// of a pod that is bound or deleted, and of a PodGroup that is deleted or has no such pods
+// left. It returns false while the attempt waits.
 func (l *Loop) resume(now time.Time) bool {
 	s := l.suspended
+	e, isGroup := s.entry, s.entry.IsPodGroup()
 	switch {
-	case s.entry.Place() == queue.Nowhere:
+	case isGroup && (e.PodGroup() == nil || len(e.Members) == 0):
+		l.suspended = nil
+		l.cycle.EndAttempt()
+		l.Queue.EndPodGroup(now, e, framework.Success)
+	case !isGroup && e.Place() == queue.Nowhere:
 		l.suspended = nil
 		l.cycle.EndAttempt()
 	case s.answered:
 		l.suspended = nil
 		l.cycle.Resume()
-		l.attempt(now, s.entry, s.begin)
+		l.attempt(now, e, s.begin)
 	default:
 		return false
 	}

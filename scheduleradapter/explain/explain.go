@@ -26,29 +26,27 @@ import (
 func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("pod")
-		type answer struct {
-			document any
-			found    bool
-		}
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
 		defer cancel()
-		a, err := cycle.Ask(ctx, l, func() answer {
-			if name == "" {
-				return answer{l.Pending(0), true}
-			}
-			x, found := l.Explain(time.Now(), name)
-			return answer{x, found}
-		})
+		document, found, err := answer(ctx, l, name)
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusServiceUnavailable)
 			return
 		}
-		if !a.found {
+		if !found {
 			http.Error(w, fmt.Sprintf("no pod %s of this scheduler's profiles", name), http.StatusNotFound)
 			return
 		}
-		serve.Send(w, a.document, log)
+		serve.Send(w, document, log)
 	}
+}
+
+func answer(ctx context.Context, l *cycle.Loop, name string) (document any, found bool, err error) {
+	if name != "" {
+		return l.Explain(ctx, time.Now(), name)
+	}
+	document, err = cycle.Ask(ctx, l, func() any { return l.Pending(0) })
+	return document, true, err
 }
 
 // NewCommand is `evictd-scheduler explain`, which reads the status address of the

@@ -34,6 +34,7 @@ type Cycle struct {
 	Timing Timing
 
 	requests        *requests // of the attempt; nil: there are none
+	joint           bool      // see BeginPodGroup
 	runner          *Runner
 	rejections      []Rejection        // by row; valid if evaluated and not feasible
 	running         int16              // index of the running filter

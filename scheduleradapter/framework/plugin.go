@@ -205,9 +205,9 @@ type PodGroupAttempt struct {
 	Now time.Time
 	// Schedule finds nodes for the group.
 	Schedule func() ([]Placement, Status)
-	// Evaluate runs the filters for a pod on all nodes.
+	// Evaluate runs the filters for a pod on all nodes, without extenders.
 	Evaluate func(pod *nodetable.Pod) *Cycle
-	// Fits runs the filters for a pod on one node.
+	// Fits runs the filters for a pod on one node, without extenders.
 	Fits func(p Placement) (bool, error)
 }
 

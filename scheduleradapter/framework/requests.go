@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"time"
+
+	"k8s.io/apimachinery/pkg/types"
 )
 
-// AttemptTimeout bounds the calls of an attempt to extenders and out-of-tree plugins
+// AttemptTimeout bounds the calls for a pod of an attempt to extenders and out-of-tree plugins
 // together.
 const AttemptTimeout = 30 * time.Second
 
@@ -23,40 +25,60 @@ type Request interface {
 // that the owner of the table can handle events: its run ends without result, and after
 // all responses it runs again and finds them here.
 type requests struct {
-	ctx       context.Context
-	end       context.CancelFunc
-	sent      []Request // in order
-	next      int       // index of the next request of the run
+	pods      map[types.UID]*podRequests // of a PodGroup several
 	suspended bool
-	resumed   bool // the next Begin is a further run
+	resumed   bool // the next run is a further one
+	// began is the begin of the run by Timing.Clock, waited how long it has waited.
+	began, waited time.Duration
 }
 
-// attempt are the requests of the running attempt.
+// podRequests are those for a pod of the attempt.
+type podRequests struct {
+	ctx  context.Context
+	end  context.CancelFunc
+	sent []Request // in order
+	next int       // index of the next request of the run
+}
+
 func (c *Cycle) attempt() *requests {
 	if c.requests == nil {
-		work := c.Work
-		if work == nil {
-			work = context.Background()
-		}
-		c.requests = &requests{}
-		c.requests.ctx, c.requests.end = context.WithTimeout(work, AttemptTimeout)
+		c.requests = &requests{pods: map[types.UID]*podRequests{}}
 	}
 	return c.requests
 }
 
+// ofPod are the requests for the pod of the cycle.
+func (c *Cycle) ofPod() *podRequests {
+	r := c.attempt()
+	p := r.pods[c.Pod.UID]
+	if p == nil {
+		p = &podRequests{}
+		p.begin(c.Work)
+		r.pods[c.Pod.UID] = p
+	}
+	return p
+}
+
+func (p *podRequests) begin(work context.Context) {
+	if work == nil {
+		work = context.Background()
+	}
+	p.ctx, p.end = context.WithTimeout(work, AttemptTimeout)
+}
+
 // Context ends with the attempt, after AttemptTimeout, or with Work. Calls to other
 // programs and to out-of-tree plugins use it.
-func (c *Cycle) Context() context.Context { return c.attempt().ctx }
+func (c *Cycle) Context() context.Context { return c.ofPod().ctx }
 
 // Ask returns the request that an earlier run of the attempt sent at this point, if it is
 // usable: the table may have changed since. Otherwise it sends one.
 func (c *Cycle) Ask(usable func(Request) bool, send func(context.Context) Request) Request {
-	r := c.attempt()
-	if r.next == len(r.sent) || !usable(r.sent[r.next]) {
-		r.sent = append(r.sent[:r.next], send(r.ctx))
+	p := c.ofPod()
+	if p.next == len(p.sent) || !usable(p.sent[p.next]) {
+		p.sent = append(p.sent[:p.next], send(p.ctx))
 	}
-	r.next++
-	return r.sent[r.next-1]
+	p.next++
+	return p.sent[p.next-1]
 }
 
 // Await blocks until a request is answered. With Suspends it returns ErrSuspended instead.
@@ -69,9 +91,35 @@ func (c *Cycle) Await(request Request) error {
 	case <-request.Answered():
 		return nil
 	default:
-		c.attempt().suspended = true
-		return ErrSuspended
 	}
+	if c.joint && c.waitsFor(request) {
+		return nil
+	}
+	c.attempt().suspended = true
+	return ErrSuspended
+}
+
+// waitsFor waits for a response. A run for a PodGroup repeats all pods before, so it waits
+// together as long as it has computed: a fast extender then does not cost a run for each pod.
+func (c *Cycle) waitsFor(request Request) bool {
+	r, now := c.attempt(), c.clock()
+	patience, end := context.WithTimeout(context.Background(), now-r.began-2*r.waited)
+	defer end()
+	defer func() { r.waited += c.clock() - now }()
+	select {
+	case <-request.Answered():
+		return true
+	case <-patience.Done():
+		return false
+	}
+}
+
+// clock is the time since any instant; 0 without Timing.Clock.
+func (c *Cycle) clock() time.Duration {
+	if c.Timing.Clock == nil {
+		return 0
+	}
+	return c.Timing.Clock()
 }
 
 // Suspended reports whether the attempt waits for a response, so that the results of its
@@ -85,28 +133,54 @@ func (c *Cycle) Suspended() (answered func(), suspended bool) {
 }
 
 func (r *requests) wait() {
-	for _, request := range r.sent {
-		<-request.Answered()
+	for _, p := range r.pods {
+		for _, request := range p.sent {
+			<-request.Answered()
+		}
 	}
 }
 
-// Resume makes the next Begin a further run of the attempt.
+// Resume makes the next Begin, or BeginPodGroup, a further run of the attempt.
 func (c *Cycle) Resume() { c.attempt().resumed = true }
 
 // EndAttempt cancels the requests of the attempt and waits for their ends.
 func (c *Cycle) EndAttempt() {
 	if c.requests != nil {
-		c.requests.end()
+		for _, p := range c.requests.pods {
+			p.end()
+		}
 		c.requests.wait()
 		c.requests = nil
 	}
 }
 
+// BeginPodGroup begins the attempt of a PodGroup, or a further run of it. All cycles until
+// EndPodGroup belong to it.
+func (c *Cycle) BeginPodGroup() {
+	c.beginRun()
+	c.joint = true
+	r := c.attempt()
+	r.began, r.waited = c.clock(), 0
+	for _, p := range r.pods {
+		if p.ctx.Err() != nil { // all requests are answered
+			p.end()
+			p.begin(c.Work)
+		}
+	}
+}
+
+// EndPodGroup ends the run for a PodGroup.
+func (c *Cycle) EndPodGroup() { c.joint = false }
+
 // beginRun ends the attempt before, or begins a further run of the same attempt.
 func (c *Cycle) beginRun() {
-	if r := c.requests; r != nil && r.resumed {
-		r.next, r.suspended, r.resumed = 0, false, false
+	r := c.requests
+	if r == nil || !r.resumed {
+		c.EndAttempt()
 		return
 	}
-	c.EndAttempt()
+	r.suspended, r.resumed = false, false
+	for _, p := range r.pods {
+		p.next = 0
+	}
 }

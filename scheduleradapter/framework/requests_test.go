@@ -4,6 +4,10 @@ import (
 	"context"
 	"errors"
 	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // question is a request with a name.
@@ -32,7 +36,7 @@ func run(c *Cycle, names ...string) (sent []string, err error) {
 // A further run of an attempt finds the requests of earlier ones in their order, sends others in
 // place of those that it cannot use, and has the context of the first run.
 func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
-	c := &Cycle{Suspends: true}
+	c := &Cycle{Suspends: true, Pod: &nodetable.Pod{}}
 	var begun context.Context
 	for i, step := range []struct{ ask, sent []string }{
 		{[]string{"filter", "score"}, []string{"filter"}},
@@ -53,7 +57,8 @@ func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
 			t.Fatalf("run %d: suspended %v, %v", i, suspended, err)
 		}
 		if suspended {
-			close(c.requests.sent[len(c.requests.sent)-1].(*question).answered)
+			p := c.ofPod()
+			close(p.sent[len(p.sent)-1].(*question).answered)
 			answered()
 			c.Resume()
 		}
@@ -62,4 +67,32 @@ func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
 	if begun.Err() == nil || c.Context() == begun {
 		t.Error("the next attempt has the context of the one before")
 	}
+}
+
+// All waits of a run for a PodGroup are together as long as the rest of the run.
+func TestARunForAPodGroupWaitsAsLongAsItHasComputed(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		begin := time.Now()
+		c := &Cycle{Suspends: true, Pod: &nodetable.Pod{}}
+		c.Timing.Clock = func() time.Duration { return time.Since(begin) }
+		// after is answered after that time.
+		after := func(d time.Duration) error {
+			q := &question{"", make(chan struct{})}
+			time.AfterFunc(d, func() { close(q.answered) })
+			return c.Await(q)
+		}
+		c.BeginPodGroup()
+		time.Sleep(10 * time.Second)
+		if err := after(6 * time.Second); err != nil {
+			t.Error("it did not wait 6 of 10 seconds:", err)
+		}
+		if err := after(5 * time.Second); !errors.Is(err, ErrSuspended) || time.Since(begin) != 20*time.Second {
+			t.Errorf("it waited until %v: %v", time.Since(begin), err)
+		}
+		c.EndPodGroup()
+		time.Sleep(10 * time.Second)
+		if err := after(time.Second); !errors.Is(err, ErrSuspended) || time.Since(begin) != 30*time.Second {
+			t.Errorf("a run for a pod waited: %v", err)
+		}
+	})
 }

@@ -33,7 +33,9 @@ const GangScheduling = "GangScheduling"
 // yields all nominated pods; nil: there are none.
 func (r *Runner) Begin(c *Cycle, table *nodetable.Table, pod *nodetable.Pod, nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) Status {
 	c.Table, c.Pod, c.runner = table, pod, r
-	c.beginRun()
+	if !c.joint {
+		c.beginRun()
+	}
 	c.candidates = c.candidates.Copied(table.Alive())
 	c.Evaluated = c.Evaluated.Emptied(table.Rows())
 	c.Feasible = c.Feasible.Emptied(table.Rows())
@@ -178,6 +180,13 @@ func (r *Runner) filterAll(c *Cycle, start, enough int) (visited int, s Status) 
 		s = r.rejectFurther(c)
 	}
 	return visited, s
+}
+
+// FilterAll runs the filters on all nodes, except the late ones.
+func (r *Runner) FilterAll(c *Cycle) Status {
+	c.start, c.enough = 0, math.MaxInt
+	c.Feasible, c.left = c.Feasible.Copied(c.candidates), c.left.Emptied(c.Table.Rows())
+	return r.filterEarly(c)
 }
 
 // filterEarly runs the filters beside nominated pods first: a node that they reject there fails

@@ -1,6 +1,7 @@
 package kube
 
 import (
+	"context"
 	"fmt"
 	"sync"
 	"sync/atomic"
@@ -71,4 +72,38 @@ func TestAnEventWakesTheBindingsThatWaitForItsObject(t *testing.T) {
 			t.Errorf("%d objects have waiters after the end", n)
 		}
 	})
+}
+
+// BenchmarkVolumeEvent is an event of a claim while 10,000 binding cycles wait, each for a claim
+// and its volume, until the cycle that waits for this claim has evaluated its condition.
+func BenchmarkVolumeEvent(b *testing.B) {
+	const bindings = 10_000
+	indexers := cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc}
+	claims, all := cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers), cache.NewIndexer(cache.MetaNamespaceKeyFunc, indexers)
+	v := NewVolumes(nil, listers.NewPersistentVolumeClaimLister(claims), listers.NewPersistentVolumeLister(all))
+	ctx, stop := context.WithCancel(b.Context())
+	evaluated := make(chan struct{}, bindings)
+	var waiting sync.WaitGroup
+	for i := range bindings {
+		c := &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: fmt.Sprint("c", i)}}
+		c.Spec.VolumeName = fmt.Sprint("v", i)
+		require.NoError(b, claims.Add(c))
+		waiting.Go(func() {
+			_ = v.Await(ctx, time.Hour, func(view volumes.View) (bool, error) { // the benchmark ends it
+				found := view.Volume(view.Claim("ns", c.Name).Spec.VolumeName) != nil
+				evaluated <- struct{}{}
+				return found, nil
+			})
+		})
+	}
+	for range bindings {
+		<-evaluated
+	}
+	for i := 0; b.Loop(); i++ {
+		v.claimChanged("ns", fmt.Sprint("c", i%bindings))
+		<-evaluated
+	}
+	b.StopTimer()
+	stop()
+	waiting.Wait()
 }

@@ -80,7 +80,7 @@ func (g *adapter) PreFilter(c *framework.Cycle) framework.Status {
 	state := c.State.(*cycleState)
 	var result *fwk.PreFilterResult
 	s := g.call(framework.PreFilter, func() (s *fwk.Status) {
-		result, s = g.plugin.(fwk.PreFilterPlugin).PreFilter(g.profile.host.attempt(c), state, c.Pod.Object, g.profile.host.follower.latest.list)
+		result, s = g.plugin.(fwk.PreFilterPlugin).PreFilter(g.profile.attempt(), state, c.Pod.Object, g.profile.host.follower.latest.list)
 		return s
 	})
 	g.ran = true
@@ -104,9 +104,9 @@ func (g *adapter) extend(plugin fwk.PreFilterPlugin, state fwk.CycleState, pod *
 		case extensions == nil:
 			return nil
 		case added:
-			return extensions.AddPod(g.profile.host.ctx, state, pod.Object, info, node)
+			return extensions.AddPod(g.profile.attempt(), state, pod.Object, info, node)
 		}
-		return extensions.RemovePod(g.profile.host.ctx, state, pod.Object, info, node)
+		return extensions.RemovePod(g.profile.attempt(), state, pod.Object, info, node)
 	})
 }
 
@@ -118,7 +118,7 @@ func (g *adapter) Filter(c *framework.Cycle) framework.Status {
 	rows, state := c.Feasible.Append(nil), g.profile.state()
 	nodes := g.profile.nodes(rows)
 	answers := make([]*fwk.Status, len(rows))
-	plugin, ctx := g.plugin.(fwk.FilterPlugin), g.profile.host.attempt(c)
+	plugin, ctx := g.plugin.(fwk.FilterPlugin), g.profile.attempt()
 	g.each(framework.Filter, answers, func(i int) *fwk.Status {
 		return plugin.Filter(ctx, state, c.Pod.Object, nodes[i])
 	})
@@ -170,7 +170,7 @@ func (g *adapter) PostFilter(c *framework.Cycle) (framework.Nomination, framewor
 	var result *fwk.PostFilterResult
 	nodeStatuses := nodeStatusesOf(c)
 	s := g.call(framework.PostFilter, func() (s *fwk.Status) {
-		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.host.attempt(c), c.State.(*cycleState), c.Pod.Object, nodeStatuses)
+		result, s = g.plugin.(fwk.PostFilterPlugin).PostFilter(g.profile.attempt(), c.State.(*cycleState), c.Pod.Object, nodeStatuses)
 		return s
 	})
 	answer := status(g.name, framework.PostFilter, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
@@ -195,7 +195,7 @@ func (g *adapter) PreScore(c *framework.Cycle) framework.Status {
 	g.profile.scoring = true
 	state := c.State.(fwk.CycleState)
 	s := g.call(framework.PreScore, func() *fwk.Status {
-		return g.plugin.(fwk.PreScorePlugin).PreScore(g.profile.host.attempt(c), state, c.Pod.Object, g.profile.nodes(c.Rows))
+		return g.plugin.(fwk.PreScorePlugin).PreScore(g.profile.attempt(), state, c.Pod.Object, g.profile.nodes(c.Rows))
 	})
 	if s.IsSkip() {
 		state.SetSkipScorePlugins(state.GetSkipScorePlugins().Union(sets.New(g.name)))
@@ -211,9 +211,9 @@ func (g *adapter) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64
 	g.profile.scoring = true
 	state, nodes := c.State.(fwk.CycleState), g.profile.nodes(rows)
 	answers := make([]*fwk.Status, len(rows))
-	plugin := g.plugin.(fwk.ScorePlugin)
+	plugin, ctx := g.plugin.(fwk.ScorePlugin), g.profile.attempt()
 	g.each(framework.Score, answers, func(i int) (s *fwk.Status) {
-		scores[i], s = plugin.Score(g.profile.host.ctx, state, c.Pod.Object, nodes[i])
+		scores[i], s = plugin.Score(ctx, state, c.Pod.Object, nodes[i])
 		return s
 	})
 	for _, s := range answers {
@@ -235,7 +235,7 @@ func (g *adapter) Normalize(c *framework.Cycle, rows []nodetable.Row, scores []i
 		if extensions == nil {
 			return nil
 		}
-		return extensions.NormalizeScore(g.profile.host.ctx, c.State.(fwk.CycleState), c.Pod.Object, list)
+		return extensions.NormalizeScore(g.profile.attempt(), c.State.(fwk.CycleState), c.Pod.Object, list)
 	})
 	for i := range list {
 		scores[i] = list[i].Score
@@ -250,7 +250,7 @@ func (g *adapter) assigned(point framework.Point, a framework.Assignment, f func
 
 func (g *adapter) Reserve(a framework.Assignment) framework.Status {
 	s := g.assigned(framework.Reserve, a, func(state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
-		return g.plugin.(fwk.ReservePlugin).Reserve(g.profile.host.ctx, state, pod, node)
+		return g.plugin.(fwk.ReservePlugin).Reserve(g.profile.attempt(), state, pod, node)
 	})
 	return status(g.name, framework.Reserve, s, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending)
 }
@@ -265,7 +265,7 @@ func (g *adapter) Unreserve(a framework.Assignment) {
 func (g *adapter) Permit(a framework.Assignment) (framework.Status, time.Duration) {
 	var longest time.Duration
 	s := g.assigned(framework.Permit, a, func(state fwk.CycleState, pod *v1.Pod, node string) (s *fwk.Status) {
-		s, longest = g.plugin.(fwk.PermitPlugin).Permit(g.profile.host.ctx, state, pod, node)
+		s, longest = g.plugin.(fwk.PermitPlugin).Permit(g.profile.attempt(), state, pod, node)
 		return s
 	})
 	return status(g.name, framework.Permit, s, fwk.Wait, fwk.Unschedulable, fwk.UnschedulableAndUnresolvable, fwk.Pending), longest

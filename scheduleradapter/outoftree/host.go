@@ -67,11 +67,6 @@ type Host struct {
 	running sync.Mutex // held while a plugin runs other plugins
 }
 
-// attempt is the context of an attempt, with the host's logger.
-func (h *Host) attempt(c *framework.Cycle) context.Context {
-	return klog.NewContext(c.Context(), klog.FromContext(h.ctx))
-}
-
 // New makes a host. ctx is passed to the plugins.
 func New(ctx context.Context, cfg Config) (*Host, error) {
 	api, err := cfg.API.orMissing(cfg.Log)
@@ -187,6 +182,11 @@ type profile struct {
 	scoring bool
 }
 
+// attempt is the context of the running attempt, with the host's logger.
+func (p *profile) attempt() context.Context {
+	return klog.NewContext(p.cycle.Context(), klog.FromContext(p.host.ctx))
+}
+
 func (p *profile) factory(name string, factory Factory) framework.Factory {
 	return func(args any, _ framework.Env) (framework.Plugin, error) {
 		object, _ := args.(runtime.Object)
@@ -216,6 +216,10 @@ func (p *profile) Begin(c *framework.Cycle) {
 	c.State = state
 	p.cycle, p.scoring = c, false
 	p.views = append(p.views[:0], view{state: state})
+	for depth := range c.Table.Tries() { // of a PodGroup: the snapshot has these moves
+		serial, moves := c.Table.Tried(depth)
+		p.views = append(p.views, view{serial: serial, replayed: len(moves), state: state})
+	}
 	for _, g := range p.adapters {
 		g.ran, g.texts, g.known = false, g.texts[:0], map[string]uint32{}
 	}

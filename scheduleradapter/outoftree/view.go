@@ -11,7 +11,7 @@ import (
 )
 
 // view is the cluster inside a try of the table. The first view of a profile is the
-// cycle's; the others are of open tries.
+// cycle's; the others are of open tries, the snapshot has the moves before the cycle.
 type view struct {
 	serial uint64 // of the try
 	// replayed is the number of applied moves.

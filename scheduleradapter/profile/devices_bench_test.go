@@ -30,7 +30,7 @@ import (
 const testDriver = "test-driver.cdi.k8s.io"
 
 // deviceCluster is the cluster of scheduler_perf's SchedulingWithResourceClaimTemplate:
-// each node has 10 devices, half of them allocated, and each pod requests one.
+// each node has 10 devices, some of them allocated, and each pod requests one.
 type deviceCluster struct {
 	*cycle.Scheduler
 	stores  Stores
@@ -45,7 +45,7 @@ type acceptAll struct{}
 
 func (acceptAll) Bind(context.Context, *nodetable.Pod, *nodetable.Node) error { return nil }
 
-func newDeviceCluster(b testing.TB, nodes int) *deviceCluster {
+func newDeviceCluster(b testing.TB, nodes, allocated int) *deviceCluster {
 	cfg, err := config.Compile(&config.File{}, BuiltIn())
 	require.NoError(b, err)
 	env, stores := environment()
@@ -75,7 +75,7 @@ func newDeviceCluster(b testing.TB, nodes int) *deviceCluster {
 		stores.Devices.SetSlice(slice)
 		c.nodes, c.slices = append(c.nodes, node), append(c.slices, slice)
 	}
-	for range nodes * 5 {
+	for range allocated {
 		c.schedule(b)
 	}
 	return c
@@ -126,21 +126,15 @@ func (c *deviceCluster) end() {
 // BenchmarkDevices is a scheduling cycle and a binding cycle without an API server.
 // "allocator" is what kube-scheduler's plugin computes for such a pod: it copies the
 // allocated devices, makes an allocator over all slices, and allocates on each node
-// of a sample.
+// of a sample. test/controlplane/parts/cmd/scheduling-attempts has kube-scheduler's own attempt.
 func BenchmarkDevices(b *testing.B) {
+	for name, allocated := range map[string]int{"empty": 0, "full": 4_990} {
+		b.Run(name+"_500nodes/attempt", newDeviceCluster(b, 500, allocated).attempts)
+	}
 	for _, nodes := range []int{500, 5_000} {
-		c := newDeviceCluster(b, nodes)
-		b.Run(fmt.Sprintf("%d nodes/attempt", nodes), func(b *testing.B) {
-			runtime.GC() // of the setup
-			b.ReportAllocs()
-			before := processorTime(b)
-			for b.Loop() {
-				c.schedule(b)
-				c.end()
-			}
-			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
-		})
-		b.Run(fmt.Sprintf("%d nodes/allocator", nodes), func(b *testing.B) {
+		c := newDeviceCluster(b, nodes, nodes*5)
+		b.Run(fmt.Sprintf("half_%dnodes/attempt", nodes), c.attempts)
+		b.Run(fmt.Sprintf("half_%dnodes/allocator", nodes), func(b *testing.B) {
 			allocated := structured.AllocatedState{AllocatedDevices: sets.New[structured.DeviceID](), AllocatedSharedDeviceIDs: sets.New[structured.SharedDeviceID](), AggregatedCapacity: structured.NewConsumedCapacityCollection()}
 			for _, slice := range c.slices {
 				for i := range 5 {
@@ -168,6 +162,17 @@ func BenchmarkDevices(b *testing.B) {
 			b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 		})
 	}
+}
+
+func (c *deviceCluster) attempts(b *testing.B) {
+	runtime.GC() // of the setup
+	b.ReportAllocs()
+	before := processorTime(b)
+	for b.Loop() {
+		c.schedule(b)
+		c.end()
+	}
+	b.ReportMetric(float64(processorTime(b)-before)/float64(b.N), "cpu-ns/op")
 }
 
 type classes struct{ only *resourceapi.DeviceClass }

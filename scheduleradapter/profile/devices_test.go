@@ -7,7 +7,7 @@ import (
 )
 
 func TestExplainNamesTheClaimAndRequestThatANodeLacks(t *testing.T) {
-	c := newDeviceCluster(t, 1)
+	c := newDeviceCluster(t, 1, 5)
 	for range 5 {
 		c.schedule(t)
 	}

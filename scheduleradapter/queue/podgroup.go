@@ -268,9 +268,17 @@ func (q *Queue) failMember(now time.Time, e *Entry, by Rejection, isError bool) 
 
 // EndPodGroup ends the attempt of a group, after Fail or Permit for each of its pods.
 // The pods that have no node return to the queue: at once after Success, otherwise
-// after the backoff. Source: kube-scheduler's AddAttemptedPodGroupIfNeeded.
+// after the backoff. The pods of a PodGroup that was deleted wait for another, also those in
+// flight. Source: kube-scheduler's AddAttemptedPodGroupIfNeeded.
 func (q *Queue) EndPodGroup(now time.Time, e *Entry, code framework.Code) Place {
 	g := e.group
+	if g.object == nil {
+		for _, pod := range g.pods {
+			if pod.place == InFlight || pod.place == Ungrouped {
+				q.ungroup(pod)
+			}
+		}
+	}
 	var left []*Entry
 	attempted := false
 	for _, pod := range g.pods {

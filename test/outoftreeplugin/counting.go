@@ -53,13 +53,15 @@ func (c *counting) PreFilter(_ context.Context, state fwk.CycleState, _ *v1.Pod,
 
 func (c *counting) PreFilterExtensions() fwk.PreFilterExtensions { return c }
 
-func (c *counting) AddPod(_ context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (c *counting) AddPod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, added fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c.isBounded(ctx, "AddPod")
 	c.note("for %s add %s to %s", pod.Name, added.GetPod().Name, node.Node().Name)
 	counted(state)[node.Node().Name]++
 	return nil
 }
 
-func (c *counting) RemovePod(_ context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+func (c *counting) RemovePod(ctx context.Context, state fwk.CycleState, pod *v1.Pod, removed fwk.PodInfo, node fwk.NodeInfo) *fwk.Status {
+	c.isBounded(ctx, "RemovePod")
 	c.note("for %s remove %s from %s", pod.Name, removed.GetPod().Name, node.Node().Name)
 	counted(state)[node.Node().Name]--
 	return nil

@@ -98,7 +98,8 @@ func visit(state fwk.CycleState, point string) string {
 	return v.points
 }
 
-func (e *everywhere) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+func (e *everywhere) PreFilter(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) (*fwk.PreFilterResult, *fwk.Status) {
+	e.isBounded(ctx, "PreFilter")
 	e.note("PreFilter %s of %d nodes", pod.Name, len(nodes))
 	visit(state, "F")
 	if only := pod.Annotations["only"]; only != "" {
@@ -109,7 +110,8 @@ func (e *everywhere) PreFilter(_ context.Context, state fwk.CycleState, pod *v1.
 
 func (e *everywhere) PreFilterExtensions() fwk.PreFilterExtensions { return nil }
 
-func (e *everywhere) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+func (e *everywhere) Filter(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) *fwk.Status {
+	e.isBounded(ctx, "Filter")
 	e.note("Filter %s on %s with %d pods, cpu %d of %d", pod.Name, node.Node().Name, len(node.GetPods()), node.GetRequested().GetMilliCPU(), node.GetAllocatable().GetMilliCPU())
 	if away := pod.Annotations["away"]; away == node.Node().Name || away == "*" {
 		return asked(pod, "Filter")
@@ -117,7 +119,8 @@ func (e *everywhere) Filter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, no
 	return nil
 }
 
-func (e *everywhere) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod, why fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+func (e *everywhere) PostFilter(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, why fwk.NodeToStatusReader) (*fwk.PostFilterResult, *fwk.Status) {
+	e.isBounded(ctx, "PostFilter")
 	rejected, err := why.NodesForStatusCode(e.handle.SnapshotSharedLister().NodeInfos(), fwk.Unschedulable)
 	if err != nil {
 		return nil, fwk.AsStatus(err)
@@ -129,13 +132,15 @@ func (e *everywhere) PostFilter(_ context.Context, _ fwk.CycleState, pod *v1.Pod
 	return nil, fwk.NewStatus(fwk.Unschedulable, "nothing to be done")
 }
 
-func (e *everywhere) PreScore(_ context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+func (e *everywhere) PreScore(ctx context.Context, state fwk.CycleState, pod *v1.Pod, nodes []fwk.NodeInfo) *fwk.Status {
+	e.isBounded(ctx, "PreScore")
 	e.note("PreScore %s of %d nodes", pod.Name, len(nodes))
 	visit(state, "S")
 	return asked(pod, "PreScore")
 }
 
-func (e *everywhere) Score(_ context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+func (e *everywhere) Score(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, node fwk.NodeInfo) (int64, *fwk.Status) {
+	e.isBounded(ctx, "Score")
 	e.note("Score %s on %s", pod.Name, node.Node().Name)
 	if node.Node().Name == e.Prefer {
 		return 5000, asked(pod, "Score")
@@ -145,7 +150,8 @@ func (e *everywhere) Score(_ context.Context, _ fwk.CycleState, pod *v1.Pod, nod
 
 func (e *everywhere) ScoreExtensions() fwk.ScoreExtensions { return e }
 
-func (e *everywhere) NormalizeScore(_ context.Context, _ fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+func (e *everywhere) NormalizeScore(ctx context.Context, _ fwk.CycleState, pod *v1.Pod, scores fwk.NodeScoreList) *fwk.Status {
+	e.isBounded(ctx, "NormalizeScore")
 	e.note("NormalizeScore %s of %d nodes", pod.Name, len(scores))
 	for i := range scores {
 		scores[i].Score /= 50
@@ -153,7 +159,8 @@ func (e *everywhere) NormalizeScore(_ context.Context, _ fwk.CycleState, pod *v1
 	return nil
 }
 
-func (e *everywhere) Reserve(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+func (e *everywhere) Reserve(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) *fwk.Status {
+	e.isBounded(ctx, "Reserve")
 	e.note("Reserve %s on %s after %s", pod.Name, node, visit(state, "R"))
 	return asked(pod, "Reserve")
 }
@@ -163,7 +170,8 @@ func (e *everywhere) Unreserve(_ context.Context, state fwk.CycleState, pod *v1.
 }
 
 // Permit lets the pods of a group wait until all of them wait.
-func (e *everywhere) Permit(_ context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
+func (e *everywhere) Permit(ctx context.Context, state fwk.CycleState, pod *v1.Pod, node string) (*fwk.Status, time.Duration) {
+	e.isBounded(ctx, "Permit")
 	e.note("Permit %s on %s after %s", pod.Name, node, visit(state, "P"))
 	if pod.Annotations["last"] == "true" {
 		e.handle.IterateOverWaitingPods(func(w fwk.WaitingPod) {

@@ -57,6 +57,8 @@ func pod(name, annotations, more string) string {
 		"spec:\n  containers: [{name: c, image: c, resources: {requests: {cpu: '1'}}}]\n" + more
 }
 
+// The contexts of an attempt end: else there are notes.
+// rule: S8.20
 func TestPluginIsCalledAtEveryPointInOrder(t *testing.T) {
 	running := pod("old", "", "  nodeName: n1\n")
 	code, out, errs, notes := simulate(t, everywhereAlone, node("n1")+node("n2")+running+pod("p", "", ""))
@@ -176,6 +178,7 @@ profiles:
 // important is a spec with a higher priority.
 const important = "  priority: 10\n"
 
+// rule: S8.20
 func TestWhatIsTriedIsReplayedToPlugins(t *testing.T) {
 	cluster := node("n1") + pod("a", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n  priority: 1\n") +
 		pod("b", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n") + pod("p", "", important)
@@ -205,6 +208,24 @@ func TestNominatedPodsAreReplayedToPlugins(t *testing.T) {
 	}
 	if !strings.Contains(out, `node(s) had pods enough`) || len(notes) == 0 || notes[0] != "for p add promised to n1" {
 		t.Errorf("%s after %q", out, notes)
+	}
+}
+
+// Of a PodGroup, the plugin finds the pods before on their nodes, each once; also when it is tried
+// again without the victims.
+// rule: S8.49
+func TestThePodsOfAPodGroupAreOnTheirNodes(t *testing.T) {
+	group := "---\napiVersion: scheduling.k8s.io/v1beta1\nkind: PodGroup\nmetadata: {name: g}\nspec: {priority: 10, schedulingPolicy: {gang: {minCount: 2}}}\n"
+	member := important + "  schedulingGroup: {podGroupName: g}\n"
+	gang := node("n1") + group + pod("p", "", member) + pod("q", "", member)
+	running := pod("low", "", "  nodeName: n1\n  terminationGracePeriodSeconds: 0\n")
+	for name, cluster := range map[string]string{"fits": gang, "preempts": gang + running} {
+		t.Run(name, func(t *testing.T) {
+			code, out, errs, notes := simulate(t, withCounting("DefaultPreemption"), cluster, "--feature-gates", "GenericWorkload=true")
+			if code != 0 || errs != "" || !strings.Contains(out, `"scheduled":2,"unschedulable":0`) {
+				t.Fatalf("exit %d, %s\n%s\n%s", code, errs, out, strings.Join(notes, "\n"))
+			}
+		})
 	}
 }
 

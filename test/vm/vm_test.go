@@ -71,6 +71,7 @@ var boots = []boot{
 		{pkg: "cgroup", run: "."},
 		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
 		{pkg: "eviction/kill", run: "."},
+		{pkg: "eviction/daemon", run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
 		{pkg: "test/node", run: "^TestMachine"},
 		{pkg: "test/node", run: "^TestCutOff"},
 	}},
@@ -129,6 +130,15 @@ func TestCluster(t *testing.T) {
 	m := newMachine(t, "make vm-cluster")
 	harness.Need(t, "qemu-system-x86_64", "qemu-system-x86")
 	m.boot(t, clusters)
+}
+
+// TestChart installs the chart beside real kubelets in a machine that has no evictd of a package.
+func TestChart(t *testing.T) {
+	m := newMachine(t, "make vm-chart")
+	if !isDir("../../bin/image/evictd") {
+		t.Skip("skipped: there is no bin/image/evictd: make vm-chart builds it")
+	}
+	m.boot(t, chart)
 }
 
 func newMachine(t *testing.T, target string) *machine {
@@ -244,6 +254,18 @@ echo '192.0.2.1 n1 n2' >>/etc/hosts
 	suites: []suite{{pkg: "test/containerd/cluster", run: evictions, env: systemd + " EVICTD_TRANSITION=60s"}},
 }
 
+// chart is the boot of TestChart. The programs of the package are moved to where no installer finds them.
+var chart = boot{
+	name: "v2 chart", memory: 4096, limit: 60 * time.Minute,
+	setup: clusters.setup + `mkdir /run/programs
+cp /usr/bin/evictd /usr/bin/evictd-agent /payload/bin/kubectl-evictd /run/programs
+dpkg --purge evictd >/run/purge 2>&1 || cat /run/purge
+`,
+	files:  []string{"go.mod", "deploy", "bin/image/evictd", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin", "test/deploy/bin"},
+	build:  []string{"test/containerd/cmd/workload", "cmd/kubectl-evictd"},
+	suites: []suite{{pkg: "test/containerd/cluster", run: "^TestTheChartInstallsTheUnitOfAMachine$", env: systemd + " EVICTD_PROGRAMS=/run/programs"}},
+}
+
 // evictions are scenarios of test/containerd/cluster.
 const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar-and-evictd-is-killed|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server)$"
 
@@ -291,7 +313,7 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "1200M")
+	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "1800M")
 	return disk
 }
 

@@ -156,6 +156,10 @@ func Duplicates(configuration []byte) error {
 // Update returns next with its managers, where the object has any: the writer manages the
 // fields that next changes in live.
 func (m *Managers) Update(by Writer, live, next Object) Object {
+	if by.Sub == "scale" && hasNoReplicas(next) && !hasNoReplicas(live) {
+		next.SetManagedFields(m.withoutReplicas(by, live))
+		return next
+	}
 	if len(live.GetManagedFields()) == 0 {
 		next.SetManagedFields(nil)
 		return next
@@ -166,6 +170,35 @@ func (m *Managers) Update(by Writer, live, next Object) Object {
 		return next
 	}
 	return manager.UpdateNoErrors(live, next, by.Name).(Object)
+}
+
+// hasNoReplicas says that spec.replicas is 0. A Scale leaves 0 out, so that the field has no manager then.
+func hasNoReplicas(object Object) bool {
+	fields, err := runtime.DefaultUnstructuredConverter.ToUnstructured(object)
+	replicas, found, _ := unstructured.NestedInt64(fields, replicasPath...)
+	return err == nil && found && replicas == 0
+}
+
+var replicasPath = []string{"spec", "replicas"}
+
+// withoutReplicas are the managers of an object, none of spec.replicas.
+func (m *Managers) withoutReplicas(by Writer, live Object) (kept []metav1.ManagedFieldsEntry) {
+	if manager, err := m.of(part{by.Kind, ""}, by.HasStatus); err == nil && len(live.GetManagedFields()) == 0 {
+		live = m.managedBefore(manager, by, live)
+	}
+	path := fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))
+	for _, entry := range live.DeepCopyObject().(Object).GetManagedFields() {
+		var fields fieldpath.Set
+		if entry.FieldsV1 == nil || fields.FromJSON(entry.FieldsV1.GetRawReader()) != nil {
+			continue
+		}
+		rest := fields.Difference(path)
+		if text, err := rest.ToJSON(); err == nil && !rest.Empty() {
+			entry.FieldsV1.SetRawBytes(text)
+			kept = append(kept, entry)
+		}
+	}
+	return kept
 }
 
 // replicasManaged says whether spec.replicas has a manager. A Scale has the managers of that field

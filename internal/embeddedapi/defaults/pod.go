@@ -3,6 +3,7 @@ package defaults
 import (
 	"maps"
 	"regexp"
+	"sync"
 
 	v1 "k8s.io/api/core/v1"
 )
@@ -84,12 +85,14 @@ func setHostPorts(containers []v1.Container) {
 	}
 }
 
-// imageName is a valid name of an image: repository, tag, digest.
-var imageName = regexp.MustCompile(`^(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*(?::([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*:[0-9a-fA-F]{32,})?$`)
+// imageName is a valid name of an image: repository, tag, digest. Without pods it is not compiled, which takes 120 KB.
+var imageName = sync.OnceValue(func() *regexp.Regexp {
+	return regexp.MustCompile(`^(?:[A-Za-z0-9.-]+(?::[0-9]+)?/)?[a-z0-9]+(?:(?:[._/]|__|-+)[a-z0-9]+)*(?::([A-Za-z0-9_][A-Za-z0-9_.-]{0,127}))?(@[A-Za-z][A-Za-z0-9]*:[0-9a-fA-F]{32,})?$`)
+})
 
 // pullPolicy is Always for the tag latest, which an image without tag and digest has.
 func pullPolicy(image string) v1.PullPolicy {
-	if m := imageName.FindStringSubmatch(image); m != nil && (m[1] == "latest" || m[1] == "" && m[2] == "") {
+	if m := imageName().FindStringSubmatch(image); m != nil && (m[1] == "latest" || m[1] == "" && m[2] == "") {
 		return v1.PullAlways
 	}
 	return v1.PullIfNotPresent

@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 	apps "k8s.io/api/apps/v1"
@@ -37,12 +38,44 @@ const systemNamespace = "evictd-system"
 // rule: S9.16
 func TestTheChartProtectsANodeUntilItIsUninstalled(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{})
-	image(c)
 	host := emptyHost(c)
-	before := traces(t, host)
-	chart(c, host)
+	protects(c, installation{host: host, inPod: true, traces: func() []string { return traces(t, host) }})
+}
+
+// TestTheChartInstallsTheUnitOfAMachine is the same where systemd is the service manager, whose units are then
+// changed: in a virtual machine without evictd.
+// rule: S9.22
+func TestTheChartInstallsTheUnitOfAMachine(t *testing.T) {
+	if os.Getenv("EVICTD_MACHINE") == "" {
+		t.Skip("skipped: it installs a unit of this host: make vm-chart runs it in a virtual machine")
+	}
+	c := cluster.Start(t, cluster.Options{})
+	protects(c, installation{host: "/", traces: func() []string { return machineTraces(t) }})
+	for _, unit := range []string{"evictd.service", "evictd.socket", "evictd-agent.socket"} {
+		if out, err := exec.Command("systemctl", "show", "--property=LoadState", "--value", unit).Output(); err != nil || string(out) != "not-found\n" {
+			t.Errorf("%s is %q, %v", unit, out, err)
+		}
+	}
+}
+
+// installation is the host of the first node.
+type installation struct {
+	host   string // its root directory
+	inPod  bool   // it has no systemd
+	traces func() []string
+}
+
+// protects installs evictd on the first node until it is uninstalled.
+func protects(c *cluster.Cluster, i installation) {
+	t := c.T
+	t.Helper()
+	image(c)
+	before := i.traces()
+	installed := time.Now()
+	chart(c, i)
 	c.Await("the pod of the DaemonSet to be ready", func() bool { return ready(c) })
-	e := &node.Evictd{Evictd: &harness.Evictd{Process: harness.At(t, filepath.Join(host, "run/evictd/status.sock"))}}
+	t.Logf("evictd is ready %v after its installation", time.Since(installed).Round(time.Second))
+	e := &node.Evictd{Evictd: &harness.Evictd{Process: harness.At(t, filepath.Join(i.host, "run/evictd/status.sock"))}}
 	e.Await("evictd to report to the API server", func(s *nodestatus.Status) bool { return s.API != nil && s.API.Connected && len(s.API.Refused) == 0 })
 	c.AwaitNoTaint()
 	namespace := c.Namespace("victims")
@@ -60,28 +93,53 @@ func TestTheChartProtectsANodeUntilItIsUninstalled(t *testing.T) {
 	e.Await("everything to be reported", func(s *nodestatus.Status) bool { return s.API != nil && s.API.Untold == 0 })
 	h.Check(victim.UID, eviction.Decided.Time)
 	c.Remove(namespace)
-
-	uninstall := exec.CommandContext(t.Context(), harness.Program(t, "kubectl-evictd"), "uninstall")
-	uninstall.Env = append(os.Environ(), "KUBECONFIG="+c.API.Kubeconfig(apiserver.Admin))
-	if out, err := uninstall.CombinedOutput(); err != nil {
-		t.Fatalf("%v: %s", err, out)
-	}
-	if after := traces(t, host); !slices.Equal(after, before) {
+	uninstall(c)
+	if after := i.traces(); !slices.Equal(after, before) {
 		t.Errorf("the host has %q, and had %q", after, before)
 	}
 }
 
-// image builds the image of a node and hands it to the containerd of the first node.
+// uninstall removes evictd from all nodes, as the Job of the chart does.
+func uninstall(c *cluster.Cluster) {
+	c.T.Helper()
+	command := exec.CommandContext(c.T.Context(), harness.Program(c.T, "kubectl-evictd"), "uninstall")
+	command.Env = append(os.Environ(), "KUBECONFIG="+c.API.Kubeconfig(apiserver.Admin))
+	if out, err := command.CombinedOutput(); err != nil {
+		c.T.Fatalf("%v: %s", err, out)
+	}
+}
+
+// image builds the image of a node, or takes that of make vm-chart on a machine without a compiler, and hands it to
+// the containerd of the first node.
 func image(c *cluster.Cluster) {
 	c.T.Helper()
 	root, err := sandbox.SourceRoot()
 	require.NoError(c.T, err)
-	dir := c.T.TempDir()
-	build := exec.CommandContext(c.T.Context(), "make", "-C", root, "image", "IMAGES="+dir, "ARCHS="+runtime.GOARCH, "VERSION=test")
-	if out, err := build.CombinedOutput(); err != nil {
-		c.T.Fatalf("%s: %v\n%s", build, err, out)
+	layout := filepath.Join(root, "bin/image/evictd")
+	if _, err := exec.LookPath("go"); err == nil {
+		dir := c.T.TempDir()
+		build := exec.CommandContext(c.T.Context(), "make", "-C", root, "image", "IMAGES="+dir, "ARCHS="+runtime.GOARCH, "VERSION=test")
+		if out, err := build.CombinedOutput(); err != nil {
+			c.T.Fatalf("%s: %v\n%s", build, err, out)
+		}
+		layout = filepath.Join(dir, "evictd")
 	}
-	c.Nodes[0].ImportLayout(filepath.Join(dir, "evictd"), "ghcr.io/evictd/evictd:test")
+	c.Nodes[0].ImportLayout(layout, "ghcr.io/evictd/evictd:test")
+}
+
+// machineTraces are the paths of this host that have the name of evictd, where an installation can
+// leave any.
+func machineTraces(t *testing.T) (paths []string) {
+	t.Helper()
+	for _, dir := range []string{"/etc", "/opt", "/run", "/var/lib", "/sys/fs/cgroup/evictd.slice"} {
+		_ = filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error { // others change what they have there
+			if err == nil && strings.Contains(filepath.Base(path), "evictd") {
+				paths = append(paths, path)
+			}
+			return nil
+		})
+	}
+	return paths
 }
 
 // emptyHost is the root directory of a host without systemd, with the kernel's filesystems of this
@@ -132,7 +190,7 @@ func traces(t *testing.T, host string) (paths []string) {
 
 // chart installs the chart on the first node, with a directory in the place of its root directory:
 // what helm makes of it, with the network of the host, as there is no other one here.
-func chart(c *cluster.Cluster, host string) {
+func chart(c *cluster.Cluster, i installation) {
 	c.T.Helper()
 	root, err := sandbox.SourceRoot()
 	require.NoError(c.T, err)
@@ -155,7 +213,7 @@ func chart(c *cluster.Cluster, host string) {
 	values, err := json.Marshal(map[string]any{
 		"image": map[string]any{"tag": "test", "pullPolicy": "Never"},
 		"node": map[string]any{
-			"inPod": true, "apiServer": config.Host, "nodeSelector": map[string]string{v1.LabelHostname: first.Name},
+			"inPod": i.inPod, "apiServer": config.Host, "nodeSelector": map[string]string{v1.LabelHostname: first.Name},
 			"config": map[string]any{
 				"dryRun": false, "cgroupRoot": first.Group, "podsCgroup": first.PodsGroup(), "criEndpoint": "unix:" + strings.TrimPrefix(first.Endpoint(), "unix://"),
 				"evictionHard": hard, "housekeepingInterval": "1s", "evictionPressureTransitionPeriod": "5s",
@@ -175,7 +233,7 @@ func chart(c *cluster.Cluster, host string) {
 			set.Spec.Template.Spec.HostNetwork = true
 			for _, volume := range set.Spec.Template.Spec.Volumes {
 				if volume.HostPath != nil {
-					volume.HostPath.Path = host
+					volume.HostPath.Path = i.host
 				}
 			}
 			document, err = yaml.Marshal(set)

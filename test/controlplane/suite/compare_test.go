@@ -317,7 +317,8 @@ func (s *side) remember(r request, code int, doc map[string]any, kept map[string
 // application, and without what a deletion at once leaves.
 func (s *side) settled(doc map[string]any, applied map[string]bool, deleted bool) any {
 	meta, _ := doc["metadata"].(map[string]any)
-	kinds := map[string]string{"ConfigMap": "configmaps", "Pod": "pods", "Deployment": "deployments", "Job": "jobs", "PersistentVolumeClaim": "persistentvolumeclaims"}
+	kinds := map[string]string{"ConfigMap": "configmaps", "Pod": "pods", "Deployment": "deployments", "Job": "jobs", "PersistentVolumeClaim": "persistentvolumeclaims",
+		"PodDisruptionBudget": "poddisruptionbudgets", "Node": "nodes", "PriorityClass": "priorityclasses"}
 	kind, _ := doc["kind"].(string)
 	managed := any(nil)
 	if applied[kinds[kind]+"/"+fmt.Sprint(meta["name"])] {
@@ -332,10 +333,26 @@ func (s *side) settled(doc map[string]any, applied map[string]bool, deleted bool
 		delete(meta, "generation")
 	}
 	delete(meta, "selfLink")
+	if spec, _ := doc["spec"].(map[string]any); kind == "Node" && spec["taints"] != nil {
+		withoutConditionTaints(spec)
+	}
 	if meta["continue"] != nil {
 		meta["continue"] = "(token)"
 	}
 	return []any{settle(doc), managed}
+}
+
+// withoutConditionTaints removes the taints that follow from conditions, which the embedded API sets at once and a
+// controller that kube-apiserver does not have later.
+func withoutConditionTaints(spec map[string]any) {
+	taints, _ := spec["taints"].([]any)
+	taints = slices.DeleteFunc(taints, func(taint any) bool {
+		key, _ := taint.(map[string]any)["key"].(string)
+		return strings.HasPrefix(key, "node.kubernetes.io/")
+	})
+	if spec["taints"] = taints; len(taints) == 0 {
+		delete(spec, "taints")
+	}
 }
 
 // managers are the managers of an object, without the times and the order that the times give.

@@ -1,8 +1,14 @@
 package suite_test
 
 import (
+	"encoding/json"
+	"errors"
 	"fmt"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -13,6 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
@@ -33,6 +41,21 @@ type podGroupWorld struct {
 	bound  bool     // the end is that all pods are bound
 	gated  bool     // no attempt happens
 	partly bool     // some pods are bound: kube-scheduler may change the condition to False, by an older version of the PodGroup
+}
+
+// withPodGroups is a kube-apiserver of its own that serves PodGroups.
+func withPodGroups(t *testing.T) *api {
+	return open(t, func(testing.TB) (*apiserver.Server, error) {
+		server, err := apiserver.NewKubeAPIServer(genericWorkload, "--runtime-config=scheduling.k8s.io/v1beta1=true")
+		if err == nil {
+			t.Cleanup(func() {
+				if err := server.Stop(); err != nil {
+					t.Error(err)
+				}
+			})
+		}
+		return server, err
+	})
 }
 
 // runPodGroup gives the world to a scheduler and returns what it did, with the names
@@ -134,17 +157,7 @@ func (a *api) podGroupCondition(name string) string {
 // rule: S1.112
 // rule: S1.113
 func TestPodGroupsEndAsWithKubeScheduler(t *testing.T) {
-	a := open(t, func(testing.TB) (*apiserver.Server, error) {
-		server, err := apiserver.NewKubeAPIServer(genericWorkload, "--runtime-config=scheduling.k8s.io/v1beta1=true")
-		if err == nil {
-			t.Cleanup(func() {
-				if err := server.Stop(); err != nil {
-					t.Error(err)
-				}
-			})
-		}
-		return server, err
-	})
+	a := withPodGroups(t)
 	for name, value := range map[string]int32{"low": 1, "high": 1000} {
 		class := &scheduling.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: value}
 		if _, err := a.admin.SchedulingV1().PriorityClasses().Create(t.Context(), class, metav1.CreateOptions{}); err != nil {
@@ -172,5 +185,66 @@ func TestPodGroupsEndAsWithKubeScheduler(t *testing.T) {
 		if !slices.Equal(ours, want) {
 			t.Errorf("%s:\nevictd-scheduler:\n%s\nkube-scheduler:\n%s", name, strings.Join(ours, "\n"), strings.Join(want, "\n"))
 		}
+	}
+}
+
+// TestEventsAreHandledWhileAnExtenderAnswersForAPodGroup: a node that appears meanwhile is not one
+// that the extender was asked about.
+//
+// rule: S8.47
+func TestEventsAreHandledWhileAnExtenderAnswersForAPodGroup(t *testing.T) {
+	a := withPodGroups(t)
+	asked, ready := make(chan string, 10), make(chan struct{})
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var args struct {
+			Pod       struct{ Metadata metav1.ObjectMeta }
+			NodeNames []string
+		}
+		if err := json.NewDecoder(r.Body).Decode(&args); err != nil {
+			t.Error(err)
+		}
+		if asked <- args.Pod.Metadata.Name; args.Pod.Metadata.Name != "next" {
+			select {
+			case <-ready:
+			case <-r.Context().Done(): // the scheduler has ended
+			}
+		}
+		json.NewEncoder(w).Encode(map[string]any{"NodeNames": args.NodeNames})
+	}))
+	t.Cleanup(server.Close)
+	config := filepath.Join(t.TempDir(), "config.yaml")
+	require.NoError(t, os.WriteFile(config, fmt.Appendf(nil, "apiVersion: kubescheduler.config.k8s.io/v1\nkind: KubeSchedulerConfiguration\n"+
+		"extenders: [{urlPrefix: %q, filterVerb: filter, httpTimeout: 1h, nodeCacheCapable: true}]\n", server.URL), 0o600))
+	a.createNodes(node("n1"))
+	s := a.schedule(genericWorkload, sandbox.Config(config))
+	name := "held"
+	if _, err := a.admin.SchedulingV1beta1().PodGroups("default").Create(t.Context(), &schedulingv1beta1.PodGroup{
+		ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: schedulingv1beta1.PodGroupSpec{SchedulingPolicy: gang(2)},
+	}, metav1.CreateOptions{}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 2 {
+		a.createPods(pod(fmt.Sprint("held-", i), "1", func(p *v1.Pod) { p.Spec.SchedulingGroup = &v1.PodSchedulingGroup{PodGroupName: &name} }))
+	}
+	got := []string{<-asked}
+	a.createPods(pod("next", "1"))
+	a.createNodes(node("n2"))
+	await(t, "the events are handled", func() bool {
+		metrics, metricsErr := s.Get("/metrics")
+		waiting, waitingErr := s.Get("/v1/explain")
+		require.NoError(t, errors.Join(metricsErr, waitingErr))
+		return strings.Contains(string(metrics), `scheduler_cache_size{type="nodes"} 2`+"\n") &&
+			strings.Contains(string(waiting), `"pod":"default/next","place":"active"`)
+	})
+	close(ready)
+	for i := range 2 {
+		if on := a.awaitBound(fmt.Sprint("held-", i)); i == 0 && on != "n1" {
+			t.Errorf("held-0 is on node %s", on)
+		}
+	}
+	a.awaitBound("next")
+	got = append(got, <-asked, <-asked)
+	if want := []string{"held-0", "held-1", "next"}; !slices.Equal(got, want) {
+		t.Errorf("the extender was asked about %v, expected %v", got, want)
 	}
 }

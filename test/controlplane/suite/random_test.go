@@ -29,6 +29,7 @@ var resources = map[string]string{
 	"configmaps": "/api/v1/namespaces/{ns}/configmaps", "pods": "/api/v1/namespaces/{ns}/pods", "deployments": "/apis/apps/v1/namespaces/{ns}/deployments",
 	"limitranges":            "/api/v1/namespaces/{ns}/limitranges",
 	"persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims", "jobs": "/apis/batch/v1/namespaces/{ns}/jobs",
+	"poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", "nodes": "/api/v1/nodes", "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
 }
 
 // watched are the kinds whose changes a world compares.
@@ -51,6 +52,9 @@ func newWorld(seed uint64) world {
 		w.Limits = r.limits("500m")
 		kinds = append(kinds, "pods", "persistentvolumeclaims")
 	}
+	if r.chance(3) {
+		kinds = append(kinds, "poddisruptionbudgets", "nodes", "priorityclasses")
+	}
 	only := r.request
 	if r.chance(3) {
 		w.Quota = r.quota()
@@ -72,11 +76,15 @@ func pick[T any](r random, from ...T) T { return from[r.IntN(len(from))] }
 func (r random) chance(n int) bool { return r.IntN(n) == 0 }
 
 func (r random) request(kind string) request {
-	name := pick(r, "a", "b", "c", "d", "e")
+	name, prefix := pick(r, "a", "b", "c", "d", "e"), ""
+	if isClusterScoped(kind) {
+		prefix = "{ns}-"
+		name = prefix + name
+	}
 	path := resources[kind] + "/" + name
 	switch n := r.IntN(20); {
 	case n < 5:
-		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, pick(r, "a", "b", "c")))
+		return r.sends("POST", resources[kind]+r.options(), "", r.whole(kind, prefix+pick(r, "a", "b", "c")))
 	case n < 7:
 		return r.sends("PUT", path+r.options(), "", r.identified(kind, name, r.again(kind, name)))
 	case n < 10:
@@ -87,7 +95,7 @@ func (r random) request(kind string) request {
 		return r.deletes(kind, name, path)
 	case n < 17:
 		return r.subresource(kind, name, path)
-	case n < 18:
+	case n < 18 || isClusterScoped(kind):
 		return request{Request: "GET " + path}
 	}
 	return request{Request: "GET " + resources[kind] + pick(r, "", "?labelSelector=app%3Da", "?labelSelector=app+notin+(a)", "?fieldSelector=metadata.name%3Db",
@@ -148,6 +156,9 @@ func (r random) options() string {
 // identified adds what makes a write conditional.
 func (r random) identified(kind, name string, body object) object {
 	meta := body["metadata"].(object)
+	if isClusterScoped(kind) {
+		return body
+	}
 	switch r.IntN(5) {
 	case 0:
 		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
@@ -182,6 +193,12 @@ func (r random) patches(kind, name, path string) request {
 	case 0:
 		return r.sends("PATCH", path+r.options(), "json", []object{{"op": pick(r, "add", "replace", "remove"), "path": "/metadata/labels/app", "value": "a"}})
 	case 1:
+		if kind == "pods" {
+			return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic"), object{"spec": r.part(podParts)})
+		}
+		if kind == "nodes" {
+			return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic"), object{"spec": r.part(nodeParts)})
+		}
 		if kind == "deployments" {
 			return r.sends("PATCH", path+r.options(), "strategic", object{"spec": object{"template": object{"spec": object{"containers": []any{object{"name": "c", "image": pick(r, "i:1", "i:2")}}}}}})
 		}
@@ -194,10 +211,13 @@ func (r random) patches(kind, name, path string) request {
 }
 
 func (r random) deletes(kind, name, path string) request {
-	if r.chance(8) {
-		return request{Request: "DELETE " + resources[kind] + pick(r, "", "?labelSelector=app%3Da")}
+	if r.chance(8) && !isClusterScoped(kind) {
+		return request{Request: "DELETE " + resources[kind] + pick(r, "?", "?labelSelector=app%3Da&") + "propagationPolicy=Background"}
 	}
 	body := object{"apiVersion": "v1", "kind": "DeleteOptions"}
+	if kind == "jobs" { // else a job waits for a controller that kube-apiserver does not have
+		body["propagationPolicy"] = "Background"
+	}
 	switch r.IntN(6) {
 	case 0:
 		body["gracePeriodSeconds"] = pick(r, 0, 1, 30, -1)
@@ -220,8 +240,15 @@ func (r random) subresource(kind, name, path string) request {
 		if r.chance(2) {
 			return r.sends("POST", path+"/binding", "", object{"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": object{"kind": "Node", "name": pick(r, "n1", "n2")}})
 		}
+		if r.chance(2) {
+			return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(podStatusParts)})
+		}
 		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"metadata": object{"labels": object{"seen": "x"}},
 			"status": object{"phase": pick(r, "Running", "Succeeded", "Failed"), "message": pick(r, "m", "n")}, "spec": object{"nodeName": "other"}})
+	case "nodes":
+		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(nodeStatusParts)})
+	case "poddisruptionbudgets":
+		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": object{"currentHealthy": r.IntN(4) - 1, "disruptionsAllowed": r.IntN(3)}})
 	case "deployments":
 		switch r.IntN(4) {
 		case 0:
@@ -250,7 +277,7 @@ func (r random) whole(kind, name string) object {
 	if r.chance(6) {
 		meta["annotations"] = object{"note": pick(r, "x", "y")}
 	}
-	if kind != "limitranges" && r.chance(20) {
+	if kind != "limitranges" && kind != "poddisruptionbudgets" && r.chance(20) { // kube-apiserver takes any name of a budget
 		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
 	}
 	if r.chance(25) {
@@ -279,6 +306,16 @@ func (r random) whole(kind, name string) object {
 	case "persistentvolumeclaims":
 		body["apiVersion"], body["kind"] = "v1", "PersistentVolumeClaim"
 		body["spec"] = object{"accessModes": []string{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": pick(r, "1Gi", "3Gi")}}, "storageClassName": ""}
+	case "poddisruptionbudgets":
+		body["apiVersion"], body["kind"], body["spec"] = "policy/v1", "PodDisruptionBudget", r.part(budgetParts)
+	case "nodes":
+		body["apiVersion"], body["kind"], body["spec"] = "v1", "Node", r.part(nodeParts)
+		if r.chance(2) {
+			body["status"] = r.part(nodeStatusParts)
+		}
+	case "priorityclasses":
+		body["apiVersion"], body["kind"] = "scheduling.k8s.io/v1", "PriorityClass"
+		maps.Copy(body, r.part(priorityParts))
 	case "limitranges":
 		body["apiVersion"], body["kind"] = "v1", "LimitRange"
 		body["spec"] = object{"limits": append(r.limits("3"), smallClaims)}
@@ -332,7 +369,7 @@ func (r random) podSpec(own bool) object {
 	if r.chance(8) {
 		spec["volumes"] = []any{object{"name": "v", "emptyDir": object{}}, object{"name": "w", "configMap": object{"name": "a"}}}
 	}
-	return spec
+	return r.varied(spec, podParts)
 }
 
 func (r random) container(name string) object {
@@ -358,7 +395,7 @@ func (r random) container(name string) object {
 	if r.chance(8) {
 		c["readinessProbe"] = object{"httpGet": object{"path": "/", "port": 80}}
 	}
-	return c
+	return r.varied(c, containerParts)
 }
 
 // quota is what a ResourceQuota limits.

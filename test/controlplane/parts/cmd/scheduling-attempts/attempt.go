@@ -94,27 +94,8 @@ func (c *cluster) attempt() (*answer, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	deleted := &deletions{}
-	client := fake.NewSimpleClientset()
-	client.PrependReactor("*", "*", deleted.react)
-	factory, all := newFactory(client)
-	snapshot := internalcache.NewEmptySnapshot()
-	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
-	s, err := scheduler.New(ctx, client, factory, nil, profile.RecorderFactory(recorder), append(c.options, scheduler.WithNodeInfoSnapshot(snapshot))...)
+	s, popped, err := c.scheduler(ctx, deleted)
 	if err != nil {
-		return nil, err
-	}
-	before, after := c.inOrder()
-	if err := add(all, before); err != nil {
-		return nil, err
-	}
-	popped, err := c.pop(ctx, s)
-	if err != nil {
-		return nil, err
-	}
-	if err := add(all, after); err != nil {
-		return nil, err
-	}
-	if err := s.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot); err != nil {
 		return nil, err
 	}
 	profile := v1.DefaultSchedulerName
@@ -136,6 +117,31 @@ func (c *cluster) attempt() (*answer, error) {
 	slices.Sort(o.Feasible)
 	o.Victims, o.Condition = deleted.all()
 	return &o.answer, nil
+}
+
+// scheduler makes a scheduler that has the objects, and pops the PodGroup.
+func (c *cluster) scheduler(ctx context.Context, deleted *deletions) (*scheduler.Scheduler, framework.QueuedEntityInfo, error) {
+	client := fake.NewSimpleClientset()
+	client.PrependReactor("*", "*", deleted.react)
+	factory, all := newFactory(client)
+	snapshot := internalcache.NewEmptySnapshot()
+	recorder := func(string) events.EventRecorderLogger { return &events.FakeRecorder{} }
+	s, err := scheduler.New(ctx, client, factory, nil, profile.RecorderFactory(recorder), append(c.options, scheduler.WithNodeInfoSnapshot(snapshot))...)
+	if err != nil {
+		return nil, nil, err
+	}
+	before, after := c.inOrder()
+	if err := add(all, before); err != nil {
+		return nil, nil, err
+	}
+	popped, err := c.pop(ctx, s)
+	if err != nil {
+		return nil, nil, err
+	}
+	if err := add(all, after); err != nil {
+		return nil, nil, err
+	}
+	return s, popped, s.Cache.UpdateSnapshot(klog.FromContext(ctx), snapshot)
 }
 
 func (c *cluster) attemptPod(ctx context.Context, s *scheduler.Scheduler, o *observed) {
