@@ -209,3 +209,36 @@ func TestAttemptsAllocateNothing(t *testing.T) {
 		t.Errorf("%v allocations an attempt", n)
 	}
 }
+
+// TestKeptScoresAllocateNothing schedules pods whose scores are not kept, and
+// pods of a size whose scores are.
+func TestKeptScoresAllocateNothing(t *testing.T) {
+	for name, size := range map[string]func(i int) string{
+		"sizes that never repeat": func(i int) string { return fmt.Sprint(i, "Ki") },
+		"one size":                func(int) string { return "1Mi" },
+	} {
+		c := newCluster(t)
+		for i := range 300 {
+			c.node(fmt.Sprint("n", i))
+		}
+		const attempts = 200
+		pods := make([]*nodetable.Pod, 2*attempts)
+		for i := range pods {
+			pods[i] = c.pod(fmt.Sprint(i), requests("1m", size(i+1)))
+		}
+		c.table.Place(c.pod("running"), 0) // keeps the set of labels
+		next := 0
+		step := func() {
+			p := pods[next]
+			c.SchedulingCycle(p, start)
+			c.table.Displace(p.UID)
+			next++
+		}
+		for range attempts - 1 {
+			step()
+		}
+		if allocations := testing.AllocsPerRun(attempts, step); allocations > 0 {
+			t.Errorf("%s: %v allocations an attempt", name, allocations)
+		}
+	}
+}

@@ -10,11 +10,12 @@ import "github.com/evictd/evictd/scheduleradapter/nodetable"
 // use of random numbers.
 type ScoreCache struct {
 	entries map[Signature]*rowScores
-	// recent and earlier have the last attempt with a signature that has no entry.
-	recent, earlier map[Signature]sighting
-	clock           uint64 // counts attempts
-	bytes           int    // of entries
-	spare           *rowScores
+	// sightings are attempts with signatures without an entry, by hash. A later one
+	// replaces another with the same index.
+	sightings []sighting
+	clock     uint64 // counts attempts
+	bytes     int    // of entries
+	spare     *rowScores
 }
 
 const (
@@ -22,17 +23,19 @@ const (
 	// and the second by the number of rows.
 	leastCacheBytes  = 256 << 20
 	cacheBytesPerRow = 640
-	// mostEntries bounds the entries of small tables, and recentSignatures the
-	// signatures without an entry.
+	// mostEntries bounds the entries of small tables, recentSignatures the sightings.
 	mostEntries      = 4096
-	recentSignatures = 1024
+	recentSignatures = 2048
 	// retryClasses is the number of attempts before a signature with too many classes is
 	// evaluated again.
 	retryClasses = 4096
 )
 
-// sighting is an attempt: its time, and the mark of the table.
-type sighting struct{ clock, mark uint64 }
+// sighting is the last attempt with a signature: its time, and the mark of the table.
+type sighting struct {
+	signature   Signature
+	clock, mark uint64
+}
 
 // find is the entry of the cycle's signature with the results of all rows; nil: there is
 // none.
@@ -45,8 +48,8 @@ func (k *ScoreCache) find(c *Cycle) *rowScores {
 		e = nil
 	}
 	if e == nil {
-		last, known := k.note(s, t)
-		if !known || !few(t, last.mark) || !k.makeRoom(t.Rows(), last.clock) {
+		clock, mark, known := k.note(s, t)
+		if !known || !few(t, mark) || !k.makeRoom(t.Rows(), clock) {
 			return nil
 		}
 		e = k.add(s)
@@ -86,19 +89,14 @@ func few(t *nodetable.Table, mark uint64) bool {
 func mostBytes(rows int) int { return max(leastCacheBytes, rows*cacheBytesPerRow) }
 
 // note stores the attempt as the last one with a signature, and returns the one before.
-func (k *ScoreCache) note(s *Signature, t *nodetable.Table) (last sighting, known bool) {
-	if last, known = k.recent[*s]; !known {
-		last, known = k.earlier[*s]
+func (k *ScoreCache) note(s *Signature, t *nodetable.Table) (clock, mark uint64, known bool) {
+	if k.sightings == nil {
+		k.sightings = make([]sighting, recentSignatures)
 	}
-	if k.recent == nil || len(k.recent) >= recentSignatures {
-		k.recent, k.earlier = k.earlier, k.recent
-		if k.recent == nil {
-			k.recent = make(map[Signature]sighting, recentSignatures)
-		}
-		clear(k.recent)
-	}
-	k.recent[*s] = sighting{k.clock, t.Mark()}
-	return last, known
+	last := &k.sightings[s.hash()%recentSignatures]
+	clock, mark, known = last.clock, last.mark, last.signature == *s
+	*last = sighting{*s, k.clock, t.Mark()}
+	return clock, mark, known
 }
 
 // makeRoom removes entries for one of a number of rows; false: those that are left were
@@ -115,8 +113,6 @@ func (k *ScoreCache) makeRoom(rows int, since uint64) bool {
 }
 
 func (k *ScoreCache) add(s *Signature) *rowScores {
-	delete(k.recent, *s)
-	delete(k.earlier, *s)
 	e := k.spare
 	if k.spare = nil; e == nil {
 		e = &rowScores{}

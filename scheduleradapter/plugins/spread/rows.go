@@ -9,13 +9,13 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// SignFilter is ok if the pods of all nodes with the topology keys count. A class has the
-// domain of each hard constraint.
+// SignFilter is ok if the pods of all nodes with the topology keys count, and domains have
+// several nodes. A class has the domain of each hard constraint.
 func (p *Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width int, ok bool) {
 	for i := range p.hard.list {
 		r := &p.hard.list[i]
-		if !r.whole {
-			return 0, false
+		if !r.whole || r.topology.SingleNodes() {
+			return 0, false // each node is a class
 		}
 		s.Add(r.topology.Serial)
 		r.counts = r.count(c.Table)
