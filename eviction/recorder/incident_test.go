@@ -59,8 +59,11 @@ type growingPod struct {
 	taskRate                  int64
 	sigkill                   time.Time // zero while it is not being killed
 	ended, freesDisk, reapsAt time.Time // zero while it runs
-	unlisted                  bool
+	unlisted, arrived         bool
 }
+
+// swappedPart of the memory of a pod is in swap besides.
+const swappedPart = 8
 
 // Int64N and IntN are for any goroutine.
 func (i *incident) Int64N(n int64) int64 {
@@ -117,6 +120,7 @@ func (i *incident) Read(n *stats.Node, _ collect.Ask) {
 		Memory: stats.Memory{Limit: stats.Known(16 * gibi), Usage: stats.Known(memory)},
 		NodeFs: stats.Filesystem{Capacity: stats.Known(100 * gibi), Available: stats.Known(max(0, 100*gibi-disk+i.freed)), Time: now.Truncate(700 * time.Millisecond)},
 		Tasks:  stats.Tasks{Max: stats.Known(4096), Running: stats.Known(tasks)},
+		Swap:   stats.Swap{Total: stats.Known(2 * gibi), Free: stats.Known(max(0, 2*gibi-memory/swappedPart))},
 	}
 }
 
@@ -127,7 +131,7 @@ func (m meter) Read(s *stats.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memory, disk, tasks := m.uses()
-	*s = stats.Pod{Time: time.Now(), Memory: stats.Known(memory), Threads: stats.Known(tasks), Processes: stats.Known((tasks + 1) / 2),
+	*s = stats.Pod{Time: time.Now(), Memory: stats.Known(memory), Swap: stats.Known(memory / swappedPart), Threads: stats.Known(tasks), Processes: stats.Known((tasks + 1) / 2),
 		Containers: append(s.Containers[:0], stats.Container{Memory: stats.Known(memory), Rootfs: stats.Known(disk / 2)}),
 		Volumes:    append(s.Volumes[:0], stats.Volume{Used: stats.Known(disk - disk/2)})}
 	if !m.ended.IsZero() {
@@ -305,7 +309,7 @@ func (i *incident) setPods() {
 	i.mu.Lock()
 	var all []control.Pod
 	for _, p := range i.pods {
-		all = append(all, control.Pod{Pod: eviction.Digest(p.manifest), Meter: meter{p}, Target: p})
+		all = append(all, control.Pod{Pod: eviction.Digest(p.manifest), Arrived: p.arrived, Meter: meter{p}, Target: p})
 	}
 	i.mu.Unlock()
 	i.loop.SetPods(all)
@@ -325,11 +329,11 @@ func (i *incident) add(name string, uid int) {
 			Volumes: []v1.Volume{{Name: "dir", VolumeSource: v1.VolumeSource{EmptyDir: &v1.EmptyDirVolumeSource{}}}},
 		},
 	}
-	if i.chance(6) {
+	if i.chance(2) {
 		manifest.Spec.Volumes[0].EmptyDir.SizeLimit = resource.NewQuantity(20*gibi, resource.BinarySI)
 	}
 	p := &growingPod{
-		incident: i, manifest: manifest, memory: i.Int64N(3 * gibi), disk: i.Int64N(15 * gibi), tasks: 1 + i.Int64N(600), unlisted: i.chance(2),
+		incident: i, manifest: manifest, memory: i.Int64N(3 * gibi), disk: i.Int64N(15 * gibi), tasks: 1 + i.Int64N(600), unlisted: i.chance(2), arrived: time.Since(i.begun) > 0 && i.chance(6),
 		memoryRate: []int64{0, 0, 50, 300, 1500}[i.IntN(5)] * mebi / int64(1+i.IntN(10)), diskRate: []int64{0, 0, 200, 2000}[i.IntN(4)] * mebi / int64(1+i.IntN(10)),
 		taskRate: []int64{0, 0, 0, 30}[i.IntN(4)],
 	}
