@@ -17,8 +17,6 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -71,7 +69,7 @@ func copies[T any](k *kind, do func(T)) {
 }
 
 // refusal is the error for faults: 403 for what an admission plugin of
-// kube-apiserver would refuse, 422 for what is invalid; nil where there are none.
+// kube-apiserver would refuse, 422 for what is invalid, each fault once; nil where there are none.
 func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 	if len(faults) == 0 {
 		return nil
@@ -82,6 +80,13 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 			return apierrors.NewForbidden(k.groupResource(), cmp.Or(name, "Unknown"), errors.New(fault.Detail))
 		}
 	}
+	seen := map[string]bool{}
+	faults = slices.DeleteFunc(faults, func(fault *utilvalidation.Error) bool {
+		text := fault.Error()
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
 	return apierrors.NewInvalid(k.GroupKind(), name, faults)
 }
 
@@ -106,7 +111,10 @@ func admitPriorityClass(a *API, object, old store.Object) utilvalidation.ErrorLi
 		class.Generation = 1
 	}
 	if before, ok := old.(*schedulingv1.PriorityClass); ok {
-		faults = append(faults, same("value", class.Value, before.Value)...)
+		faults = slices.DeleteFunc(faults, func(fault *utilvalidation.Error) bool { return fault.Field != "globalDefault" })
+		if class.Value != before.Value {
+			faults = append(faults, utilvalidation.Forbidden(utilvalidation.NewPath("value"), "may not be changed in an update"))
+		}
 		faults = append(faults, same("preemptionPolicy", class.PreemptionPolicy, before.PreemptionPolicy)...)
 	}
 	return faults
@@ -164,6 +172,8 @@ func checkStatus(object, old store.Object) utilvalidation.ErrorList {
 		return podvalidation.Node(o, old.(*v1.Node))
 	case *policyv1.PodDisruptionBudget:
 		return podvalidation.BudgetStatus(&o.Status)
+	case *appsv1.Deployment:
+		return podvalidation.DeploymentStatus(&o.Status, &old.(*appsv1.Deployment).Status)
 	}
 	return nil
 }
@@ -266,7 +276,7 @@ func admitWorkload(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if old == nil {
 		fieldOf(object, "Status").SetZero()
 	}
-	faults := checkTemplate(object)
+	faults := checkWorkload(object)
 	selector := fieldOf(object, "Spec").FieldByName("Selector")
 	if old == nil || object.GetObjectKind().GroupVersionKind().Group != appsv1.GroupName || !selector.IsValid() {
 		return faults
@@ -288,26 +298,12 @@ func admitDaemonSet(a *API, object, old store.Object) utilvalidation.ErrorList {
 	return admitWorkload(a, object, old)
 }
 
-func admitBudget(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
-	budget, path := object.(*policyv1.PodDisruptionBudget), utilvalidation.NewPath("spec")
+func admitBudget(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	budget := object.(*policyv1.PodDisruptionBudget)
 	if old == nil {
 		budget.Status = policyv1.PodDisruptionBudgetStatus{}
 	}
-	if budget.Spec.MinAvailable != nil && budget.Spec.MaxUnavailable != nil {
-		faults = append(faults, utilvalidation.Invalid(path, "", "minAvailable and maxUnavailable cannot be both set"))
-	}
-	if policy := budget.Spec.UnhealthyPodEvictionPolicy; policy != nil && *policy != policyv1.IfHealthyBudget && *policy != policyv1.AlwaysAllow {
-		faults = append(faults, utilvalidation.NotSupported(path.Child("unhealthyPodEvictionPolicy"), *policy, []policyv1.UnhealthyPodEvictionPolicyType{policyv1.AlwaysAllow, policyv1.IfHealthyBudget}))
-	}
-	for name, amount := range map[string]*intstr.IntOrString{"minAvailable": budget.Spec.MinAvailable, "maxUnavailable": budget.Spec.MaxUnavailable} {
-		if amount == nil {
-			continue
-		}
-		if n, err := intstr.GetScaledValueFromIntOrPercent(amount, 100, true); err != nil || n < 0 || amount.Type == intstr.String && n > 100 {
-			faults = append(faults, utilvalidation.Invalid(path.Child(name), amount.String(), "expected a number of pods, or a percentage of at most 100%"))
-		}
-	}
-	return append(faults, metav1validation.ValidateLabelSelector(budget.Spec.Selector, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
+	return podvalidation.Budget(&budget.Spec)
 }
 
 func admitPod(a *API, object, old store.Object) utilvalidation.ErrorList {

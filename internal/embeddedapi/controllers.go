@@ -175,7 +175,7 @@ const jobLabels = "batch.kubernetes.io/"
 func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 	job := object.(*batchv1.Job)
 	if before, ok := old.(*batchv1.Job); ok {
-		return append(checkJob(job), checkJobChange(job, before)...)
+		return append(checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), checkJobChange(job, before)...)
 	}
 	if !ptr.Deref(job.Spec.ManualSelector, false) {
 		labels := maps.Clone(job.Spec.Template.Labels)
@@ -191,21 +191,12 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 		}
 		job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}}
 	}
-	return append(checkJob(job), admitWorkload(a, object, nil)...)
-}
-
-// checkJob follows ValidateJobSpec of Kubernetes' batch validation.
-func checkJob(job *batchv1.Job) (faults utilvalidation.ErrorList) {
-	path := utilvalidation.NewPath("spec")
-	if policy := job.Spec.Template.Spec.RestartPolicy; policy != v1.RestartPolicyOnFailure && policy != v1.RestartPolicyNever {
-		faults = append(faults, utilvalidation.Required(path.Child("template", "spec", "restartPolicy"), `valid values: "OnFailure", "Never"`))
-	}
-	return append(faults, checkSelector(job.Spec.Selector, job.Spec.Template.Labels, path)...)
+	return append(checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), admitWorkload(a, object, nil)...)
 }
 
 // checkJobChange keeps what a job was started with.
 func checkJobChange(job, before *batchv1.Job) utilvalidation.ErrorList {
-	path, faults := utilvalidation.NewPath("spec"), checkTemplate(job)
+	path, faults := utilvalidation.NewPath("spec"), checkWorkload(job)
 	for name, values := range map[string][2]any{"selector": {job.Spec.Selector, before.Spec.Selector}, "template": {job.Spec.Template, before.Spec.Template},
 		"completions": {job.Spec.Completions, before.Spec.Completions}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}} {
 		suspended := ptr.Deref(before.Spec.Suspend, false) && before.Status.StartTime == nil

@@ -1,7 +1,6 @@
 package embeddedapi
 
 import (
-	"reflect"
 	"slices"
 	"strings"
 
@@ -20,45 +19,26 @@ import (
 	"github.com/evictd/evictd/internal/podspec"
 )
 
-// checkTemplate checks the template of a controller's pods, and that its selector selects them.
-func checkTemplate(object store.Object) (faults utilvalidation.ErrorList) {
-	spec, path := fieldOf(object, "Spec"), utilvalidation.NewPath("spec")
-	of := spec.FieldByName("Template")
-	if of.IsValid() && of.Kind() == reflect.Pointer {
-		of = of.Elem()
-	}
-	if !of.IsValid() {
-		return nil
-	}
-	template, isTemplate := of.Interface().(v1.PodTemplateSpec)
-	if !isTemplate {
-		return nil
-	}
-	at := path.Child("template", "spec")
-	if len(template.Spec.EphemeralContainers) > 0 {
-		faults = append(faults, utilvalidation.Forbidden(at.Child("ephemeralContainers"), "ephemeral containers not allowed in pod template"))
-	}
+// checkWorkload checks a controller of pods, and of apps/v1 that its selector selects them.
+func checkWorkload(object store.Object) (faults utilvalidation.ErrorList) {
 	if object.GetObjectKind().GroupVersionKind().Group == appsv1.GroupName {
-		required, _ := spec.FieldByName("Selector").Interface().(*metav1.LabelSelector)
-		faults = append(faults, checkSelector(required, template.Labels, path)...)
-		if template.Spec.RestartPolicy != v1.RestartPolicyAlways {
-			faults = append(faults, utilvalidation.NotSupported(at.Child("restartPolicy"), template.Spec.RestartPolicy, []v1.RestartPolicy{v1.RestartPolicyAlways}))
-		}
-		if template.Spec.ActiveDeadlineSeconds != nil {
-			faults = append(faults, utilvalidation.Forbidden(at.Child("activeDeadlineSeconds"), "activeDeadlineSeconds in "+object.GetObjectKind().GroupVersionKind().Kind+" is not Supported"))
+		spec := fieldOf(object, "Spec")
+		required, isSelector := spec.FieldByName("Selector").Interface().(*metav1.LabelSelector)
+		if template, ok := spec.FieldByName("Template").Interface().(v1.PodTemplateSpec); ok && isSelector {
+			faults = checkSelector(required, template.Labels, utilvalidation.NewPath("spec"))
+			if _, isSet := object.(*appsv1.DaemonSet); isSet && required == nil {
+				faults = faults[1:] // a missing selector alone is no fault there
+			}
 		}
 	}
-	if d, ok := object.(*appsv1.Deployment); ok && d.Spec.Strategy.Type == appsv1.RecreateDeploymentStrategyType && d.Spec.Strategy.RollingUpdate != nil {
-		faults = append(faults, utilvalidation.Forbidden(path.Child("strategy", "rollingUpdate"), "may not be specified when strategy `type` is 'Recreate'"))
-	}
-	faults = append(faults, metav1validation.ValidateLabels(template.Labels, path.Child("template", "metadata", "labels"))...)
-	return append(faults, validation.Spec(&template.Spec, "", at)...)
+	return append(faults, validation.Workload(object)...)
 }
 
 func checkSelector(required *metav1.LabelSelector, has map[string]string, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
 	if required == nil {
 		faults = append(faults, utilvalidation.Required(path.Child("selector"), ""))
 	}
+	faults = append(faults, metav1validation.ValidateLabelSelector(required, metav1validation.LabelSelectorValidationOptions{}, path.Child("selector"))...)
 	selector, err := metav1.LabelSelectorAsSelector(required)
 	switch {
 	case err != nil:

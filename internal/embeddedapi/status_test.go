@@ -45,7 +45,7 @@ func TestRefusalsAreThoseOfKubernetes(t *testing.T) {
 		{"system namespace", "DELETE", "/api/v1/namespaces/default", "", nil, 403, "Forbidden", "this namespace may not be deleted"},
 		{"priority above the users'", "POST", "/apis/scheduling.k8s.io/v1/priorityclasses", `{"metadata":{"name":"c"},"value":2000000000}`, nil, 422, "Invalid", "maximum allowed value of a user defined priority is 1000000000"},
 		{"budget of both kinds", "POST", budgetPath, `{"metadata":{"name":"b"},"spec":{"minAvailable":1,"maxUnavailable":1}}`, nil, 422, "Invalid", "minAvailable and maxUnavailable cannot be both set"},
-		{"budget of nonsense", "POST", budgetPath, `{"metadata":{"name":"b"},"spec":{"minAvailable":"120%"}}`, nil, 422, "Invalid", "a percentage of at most 100%"},
+		{"budget of nonsense", "POST", budgetPath, `{"metadata":{"name":"b"},"spec":{"minAvailable":"120%"}}`, nil, 422, "Invalid", "must not be greater than 100%"},
 		{"a web page's request", "GET", podsPath, "", []string{"Origin", "http://example.com"}, 403, "Forbidden", "programs on this host"},
 		{"a foreign host name", "GET", podsPath, "", []string{"Host", "rebound.example.com"}, 403, "Forbidden", "programs on this host"},
 		{"initial events without a match", "GET", podsPath + "?watch=true&sendInitialEvents=true", "", nil, 422, "Invalid", "requires setting resourceVersionMatch to NotOlderThan"},

@@ -55,3 +55,15 @@ func TestAnUpdateIsManagedAsItWasSent(t *testing.T) {
 		t.Errorf("update without the tolerations that admission adds: %d %s", updated.code, updated.body)
 	}
 }
+
+// TestPodsOfAStatefulSetMountItsClaims says that the volumes of a set's claims are there for the template.
+func TestPodsOfAStatefulSetMountItsClaims(t *testing.T) {
+	s := serve(t, "")
+	for mounted, code := range map[string]int{"data": 201, "other": 422} {
+		set := `{"metadata":{"name":"` + mounted + `"},"spec":{"selector":{"matchLabels":{"app":"a"}},"template":{"metadata":{"labels":{"app":"a"}},"spec":{"containers":[{"name":"c","image":"i",
+			"volumeMounts":[{"name":"` + mounted + `","mountPath":"/data"}]}]}},"volumeClaimTemplates":[{"metadata":{"name":"data"},"spec":{"accessModes":["ReadWriteOnce"],"resources":{"requests":{"storage":"1Gi"}}}}]}}`
+		if made := s.call(t, "POST", "/apis/apps/v1/namespaces/default/statefulsets", set); made.code != code {
+			t.Errorf("a set that mounts %s: %d %s", mounted, made.code, made.body)
+		}
+	}
+}

@@ -31,8 +31,11 @@ func checkEnv(c *v1.Container, at *field.Path) (faults field.ErrorList) {
 			sources++
 			faults = append(faults, named(from.SecretRef.Name, of.Child("secretRef", "name"), prefixOfName)...)
 		}
-		if sources != 1 {
+		switch sources {
+		case 0:
 			faults = append(faults, field.Invalid(list, "", "must specify one of: `configMapRef` or `secretRef`"))
+		case 2:
+			faults = append(faults, field.Invalid(list, "", "may not have more than one field specified at a time"))
 		}
 	}
 	return faults

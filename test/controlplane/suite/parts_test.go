@@ -112,6 +112,29 @@ var budgetParts = []string{
 	`{"unhealthyPodEvictionPolicy":"AlwaysAllow"}`, `{"unhealthyPodEvictionPolicy":"Other"}`, `{"selector":{"matchLabels":{"-":"a b"}}}`, `{}`,
 }
 
+var deploymentParts = []string{
+	`{"replicas":-1}`, `{"minReadySeconds":-1}`, `{"minReadySeconds":700}`, `{"progressDeadlineSeconds":-1}`, `{"revisionHistoryLimit":-1}`, `{"revisionHistoryLimit":2}`, `{"strategy":{"type":"Other"}}`,
+	`{"strategy":{"rollingUpdate":{"maxSurge":0,"maxUnavailable":"0%"}}}`, `{"strategy":{"rollingUpdate":{"maxSurge":"x","maxUnavailable":"120%"}}}`, `{"strategy":{"rollingUpdate":{"maxSurge":"150%","maxUnavailable":-1}}}`,
+	`{"selector":{"matchExpressions":[{"key":"app","operator":"In","values":["a"]}]}}`, `{"selector":{}}`,
+}
+
+var replicaSetParts = []string{`{"replicas":-1}`, `{"minReadySeconds":-1}`, `{"replicas":2}`, `{"selector":{}}`}
+
+var statefulSetParts = []string{
+	`{"podManagementPolicy":"Parallel"}`, `{"podManagementPolicy":"Other"}`, `{"serviceName":"s"}`, `{"serviceName":"S.s"}`, `{"ordinals":{"start":-1}}`, `{"updateStrategy":{"type":"OnDelete"}}`, `{"updateStrategy":{"type":"Other"}}`, `{"minReadySeconds":-1,"replicas":-2}`,
+	`{"updateStrategy":{"type":"OnDelete","rollingUpdate":{"partition":1}}}`, `{"updateStrategy":{"rollingUpdate":{"partition":-1}}}`,
+}
+
+var daemonSetParts = []string{
+	`{"updateStrategy":{"type":"OnDelete"}}`, `{"updateStrategy":{"type":"Other"}}`, `{"updateStrategy":{"rollingUpdate":{"maxUnavailable":1,"maxSurge":1}}}`, `{"updateStrategy":{"rollingUpdate":{"maxUnavailable":0}}}`, `{"updateStrategy":{"rollingUpdate":{"maxUnavailable":"200%"}}}`,
+	`{"updateStrategy":{"rollingUpdate":{"maxUnavailable":0,"maxSurge":"10%"}}}`, `{"minReadySeconds":-1,"revisionHistoryLimit":-1}`,
+}
+
+var jobParts = []string{
+	`{"parallelism":-1}`, `{"completions":-1}`, `{"backoffLimit":-1}`, `{"activeDeadlineSeconds":-1}`, `{"ttlSecondsAfterFinished":-1}`, `{"completionMode":"Indexed"}`, `{"completionMode":"Other"}`, `{"completionMode":"Indexed","completions":null}`, `{"suspend":true,"backoffLimit":0}`,
+	`{"backoffLimitPerIndex":1}`, `{"completionMode":"Indexed","backoffLimitPerIndex":1,"maxFailedIndexes":1}`,
+}
+
 var priorityParts = []string{`{"value":5}`, `{"value":2000000000}`, `{"value":1,"preemptionPolicy":"Never"}`, `{"value":1,"preemptionPolicy":"Other"}`, `{"value":5,"description":"d"}`, `{}`}
 
 // part is one of the fields that a text has.

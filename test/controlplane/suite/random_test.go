@@ -29,6 +29,7 @@ var resources = map[string]string{
 	"configmaps": "/api/v1/namespaces/{ns}/configmaps", "pods": "/api/v1/namespaces/{ns}/pods", "deployments": "/apis/apps/v1/namespaces/{ns}/deployments",
 	"limitranges":            "/api/v1/namespaces/{ns}/limitranges",
 	"persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims", "jobs": "/apis/batch/v1/namespaces/{ns}/jobs",
+	"statefulsets": "/apis/apps/v1/namespaces/{ns}/statefulsets", "daemonsets": "/apis/apps/v1/namespaces/{ns}/daemonsets", "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
 	"poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", "nodes": "/api/v1/nodes", "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
 }
 
@@ -53,7 +54,7 @@ func newWorld(seed uint64) world {
 		kinds = append(kinds, "pods", "persistentvolumeclaims")
 	}
 	if r.chance(3) {
-		kinds = append(kinds, "poddisruptionbudgets", "nodes", "priorityclasses")
+		kinds = append(kinds, "poddisruptionbudgets", "nodes", "priorityclasses", "statefulsets", "daemonsets", "replicasets")
 	}
 	only := r.request
 	if r.chance(3) {
@@ -159,6 +160,10 @@ func (r random) identified(kind, name string, body object) object {
 	if isClusterScoped(kind) {
 		return body
 	}
+	if kind == "poddisruptionbudgets" { // kube-apiserver takes no unconditional update of a budget
+		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
+		return body
+	}
 	switch r.IntN(5) {
 	case 0:
 		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
@@ -258,7 +263,7 @@ func (r random) subresource(kind, name, path string) request {
 		case 2:
 			return r.sends("PATCH", path+"/scale"+r.options(), "merge", object{"spec": object{"replicas": r.IntN(4)}})
 		}
-		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": object{"replicas": r.IntN(3), "observedGeneration": 1}})
+		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": pick(r, object{"replicas": r.IntN(3), "observedGeneration": 1}, object{"readyReplicas": r.IntN(4) - 1, "availableReplicas": r.IntN(3)})})
 	}
 	user := object{"user": pick(r, "jane", ""), "groups": []string{"system:masters"}, "resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "{ns}"}}
 	return r.sends("POST", pick(r, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
@@ -302,7 +307,13 @@ func (r random) whole(kind, name string) object {
 		spec := r.podSpec(false)
 		spec["restartPolicy"] = "Never"
 		body["apiVersion"], body["kind"] = "batch/v1", "Job"
-		body["spec"] = object{"template": object{"spec": spec}, "completions": 1 + r.IntN(2)}
+		body["spec"] = r.varied(object{"template": object{"spec": spec}, "completions": 1 + r.IntN(2)}, jobParts)
+	case "statefulsets":
+		body["apiVersion"], body["kind"], body["spec"] = "apps/v1", "StatefulSet", r.varied(r.setSpec(), statefulSetParts)
+	case "daemonsets":
+		body["apiVersion"], body["kind"], body["spec"] = "apps/v1", "DaemonSet", r.varied(r.setSpec(), daemonSetParts)
+	case "replicasets":
+		body["apiVersion"], body["kind"], body["spec"] = "apps/v1", "ReplicaSet", r.varied(r.setSpec(), replicaSetParts)
 	case "persistentvolumeclaims":
 		body["apiVersion"], body["kind"] = "v1", "PersistentVolumeClaim"
 		body["spec"] = object{"accessModes": []string{"ReadWriteOnce"}, "resources": object{"requests": object{"storage": pick(r, "1Gi", "3Gi")}}, "storageClassName": ""}
@@ -328,9 +339,14 @@ func (r random) whole(kind, name string) object {
 	return body
 }
 
-func (r random) deploymentSpec() object {
+// setSpec is the spec of a controller of apps/v1.
+func (r random) setSpec() object {
 	labels := object{"app": pick(r, "a", "a", "a", "b")}
-	spec := object{"selector": object{"matchLabels": object{"app": "a"}}, "template": object{"metadata": object{"labels": labels}, "spec": r.podSpec(false)}}
+	return object{"selector": object{"matchLabels": object{"app": "a"}}, "template": object{"metadata": object{"labels": labels}, "spec": r.podSpec(false)}}
+}
+
+func (r random) deploymentSpec() object {
+	spec := r.setSpec()
 	if r.chance(2) {
 		spec["replicas"] = r.IntN(4)
 	}
@@ -340,7 +356,7 @@ func (r random) deploymentSpec() object {
 	if r.chance(5) {
 		spec["paused"] = true
 	}
-	return spec
+	return r.varied(spec, deploymentParts)
 }
 
 func (r random) podSpec(own bool) object {
