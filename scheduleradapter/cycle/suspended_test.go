@@ -119,7 +119,7 @@ func TestEventsAreHandledWhileAPodGroupWaits(t *testing.T) {
 			t.Errorf("asked about %v", got)
 		}
 		if len(w.unreserved) > 0 {
-			t.Errorf("%v are unreserved, and not reserved again", w.unreserved)
+			t.Errorf("%v are unreserved and not retried", w.unreserved)
 		}
 	})
 }
@@ -183,7 +183,7 @@ func TestThePodsOfAPodGroupThatFailsAreUnreserved(t *testing.T) {
 		w.answer("p")
 		w.after("status of p:*", "status of q:*", "event FailedScheduling of p: *", "event FailedScheduling of q: *", "podgroup workers Unschedulable: *")
 		if !slices.Equal(w.unreserved, []string{"p"}) {
-			t.Errorf("%v are unreserved, and not reserved again", w.unreserved)
+			t.Errorf("%v are unreserved and not retried", w.unreserved)
 		}
 	})
 }
