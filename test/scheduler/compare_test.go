@@ -24,13 +24,14 @@ var (
 	notFound    = &row{"S2.28", "PostFilter of `DynamicResources` fails with `not found`", "the message is compared up to that of PostFilter, and of a PodGroup nothing"}
 	important   = &row{"S1.115", "is more important than a pod without", "victims of a pod without a PodGroup are not compared where pods of PodGroups run"}
 	leftOut     = &row{"S2.39", "the plugin that rejected it among those that leave out other nodes", "a plugin that rejects a node may be among those that leave out others"}
+	putBack     = &row{"S2.41", "has nothing to check without the victims", "a PodGroup for which kube-scheduler preempts 0 victims is not compared"}
 	shared      = &row{"S1.108", "share a claim that is not yet allocated", "a PodGroup is not compared where one of its pods waits for the claim of another"}
 	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted, deallocated, important, leftOut, shared,
+	notFound, uncounted, deallocated, important, leftOut, putBack, shared,
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},

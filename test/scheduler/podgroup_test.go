@@ -188,6 +188,8 @@ func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *
 		}
 	}
 	switch {
+	case !p.scheduled && len(a.Victims) > 0 && strings.HasSuffix(b.Condition.Message, "found a placement for podgroup, preempting 0 victims"):
+		return "", putBack
 	case !p.scheduled && a.Condition != b.Condition:
 		return "the condition of the PodGroup", nil
 	case !equal(a.Pods, b.Pods):
