@@ -15,8 +15,7 @@ type limits struct {
 	// of each.
 	classes []*nodetable.Topology
 	// first: the pod needs no companion.
-	first      bool
-	companions []int32
+	first bool
 	// rejecting are the numbers of the pods that reject a domain.
 	rejecting []rejecting
 }
