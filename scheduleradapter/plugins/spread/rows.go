@@ -2,6 +2,7 @@ package spread
 
 import (
 	"math"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 
@@ -137,10 +138,5 @@ func (p *Plugin) domainsOf(constraint int, classes []framework.Class) (n int) {
 }
 
 func lacksLabel(values []int32) bool {
-	for _, domain := range values {
-		if domain == nodetable.NoDomain {
-			return true
-		}
-	}
-	return false
+	return slices.Contains(values, nodetable.NoDomain)
 }
