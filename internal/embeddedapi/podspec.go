@@ -143,9 +143,10 @@ func checkPodSpecChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (fa
 	if kept {
 		faults = append(faults, validation.Tolerations(spec.Tolerations, path.Child("tolerations"))...)
 	}
-	for _, gate := range spec.SchedulingGates {
-		if !slices.Contains(before.SchedulingGates, gate) {
-			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
+	for i, gate := range spec.SchedulingGates {
+		again := slices.Contains(spec.SchedulingGates[i+1:], gate) // the last of the name is reported
+		if !slices.Contains(before.SchedulingGates, gate) && !again {
+			faults = append(faults, utilvalidation.Forbidden(path.Child("schedulingGates").Index(i).Child("name"), "only deletion is allowed, but found new scheduling gate '"+gate.Name+"'"))
 		}
 	}
 	if len(before.SchedulingGates) > 0 {
