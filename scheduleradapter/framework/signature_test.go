@@ -55,5 +55,8 @@ func TestPartsOfDifferentPluginsDoNotLookAlike(t *testing.T) {
 			t.Errorf("%s: the signature is that of: %s", name, other)
 		}
 		seen[c.rowPlugins.signature] = name
+		if other := *r; !other.sign(c) || seen[c.rowPlugins.signature] != "" {
+			t.Errorf("%s: another profile has the same signature", name)
+		}
 	}
 }
