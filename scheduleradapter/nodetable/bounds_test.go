@@ -178,3 +178,16 @@ func TestANamespaceHasAShare(t *testing.T) {
 		t.Errorf("shares of no pods: %v", table.shares)
 	}
 }
+
+// TestATopologyThatWasDroppedHasAnotherSerial: its domains may have other numbers.
+func TestATopologyThatWasDroppedHasAnotherSerial(t *testing.T) {
+	table := New()
+	table.SetNode(node("a", map[string]string{"rack": "1"}))
+	dropped := table.Topology(Intern("rack"))
+	for i := range 4 * keptPerCycle {
+		table.Topology(Intern(fmt.Sprint("key-", i)))
+	}
+	if again := table.Topology(Intern("rack")); again == dropped || again.Serial == dropped.Serial {
+		t.Errorf("the topology is %+v, the dropped one was %+v", again, dropped)
+	}
+}

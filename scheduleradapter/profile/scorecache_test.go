@@ -22,6 +22,8 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/plugintest"
 	"github.com/evictd/evictd/scheduleradapter/plugins/pressure"
+	"github.com/evictd/evictd/scheduleradapter/plugins/resources"
+	"github.com/evictd/evictd/scheduleradapter/plugins/taints"
 )
 
 // draws are the random numbers of a scheduler with their bounds.
@@ -36,19 +38,29 @@ func (d *draws) IntN(n int) int {
 	return drawn
 }
 
-// cacheTwin is a scheduler with the default profile and NodePressure, with the cache of
-// scores or without.
+// cacheTwin is a scheduler with two profiles, the default one with NodePressure and the
+// same with another weight and without the filter of taints, with the cache of scores or
+// without.
 type cacheTwin struct {
 	*cycle.Scheduler
 	draws draws
 }
+
+const otherProfile = "other"
 
 func newCacheTwin(t *testing.T, seed uint64, caches bool) *cacheTwin {
 	t.Helper()
 	w := &cacheTwin{draws: draws{random: rand.New(rand.NewPCG(seed, 1))}}
 	file := &config.File{}
 	file.PercentageOfNodesToScore = new([...]int32{100, 0, 20}[seed%3])
-	file.Profiles = []schedulerconfig.KubeSchedulerProfile{{Plugins: &schedulerconfig.Plugins{MultiPoint: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: pressure.Name}}}}}}
+	for i, name := range []string{v1.DefaultSchedulerName, otherProfile} {
+		weight := int32(1 + 8*i)
+		plugins := &schedulerconfig.Plugins{MultiPoint: schedulerconfig.PluginSet{Enabled: []schedulerconfig.Plugin{{Name: pressure.Name}, {Name: resources.FitName, Weight: &weight}}}}
+		if name == otherProfile {
+			plugins.Filter.Disabled = []schedulerconfig.Plugin{{Name: taints.Name}}
+		}
+		file.Profiles = append(file.Profiles, schedulerconfig.KubeSchedulerProfile{SchedulerName: &name, Plugins: plugins})
+	}
 	cfg, err := config.Compile(file, BuiltIn())
 	require.NoError(t, err)
 	env, stores := environment()
@@ -70,6 +82,9 @@ type changingCluster struct {
 	placed []types.UID
 	pods   int
 	cached int
+	// sharedNames: some nodes have the same host name. calm: no taint has the effect
+	// PreferNoSchedule. close: shapes differ in one part.
+	sharedNames, calm, close bool
 }
 
 func (w *changingCluster) each(change func(*nodetable.Table)) {
@@ -78,8 +93,19 @@ func (w *changingCluster) each(change func(*nodetable.Table)) {
 	}
 }
 
-func (w *changingCluster) setNode(name string) {
+func (w *changingCluster) setNode(n *v1.Node) {
+	w.nodes[n.Name] = n
+	w.each(func(t *nodetable.Table) { t.SetNode(nodetable.NewNode(n)) })
+}
+
+func (w *changingCluster) node(name string) *v1.Node {
 	n := w.Node(name)
+	if n.Labels[v1.LabelHostname] != "" && !w.sharedNames {
+		n.Labels[v1.LabelHostname] = name
+	}
+	if w.Chance(5) {
+		n.Labels[v1.LabelTopologyZone] = fmt.Sprint("small-", w.Random.IntN(20))
+	}
 	cpu, memory := plugintest.Pick(w.Dice, "2", "4", "4", "4", "8"), plugintest.Pick(w.Dice, "8Gi", "16Gi", "16Gi")
 	n.Status.Allocatable = v1.ResourceList{v1.ResourceCPU: resource.MustParse(cpu), v1.ResourceMemory: resource.MustParse(memory), v1.ResourcePods: resource.MustParse(plugintest.Pick(w.Dice, "110", "6"))}
 	if w.Chance(20) {
@@ -87,9 +113,15 @@ func (w *changingCluster) setNode(name string) {
 	}
 	n.Spec.Unschedulable = w.Chance(5)
 	for i := range 3 {
-		if w.Chance(10) {
+		if !w.calm && w.Chance(10) {
 			n.Spec.Taints = append(n.Spec.Taints, v1.Taint{Key: fmt.Sprint("busy-", i), Effect: v1.TaintEffectPreferNoSchedule})
 		}
+	}
+	if w.calm {
+		n.Spec.Taints = slices.DeleteFunc(n.Spec.Taints, func(taint v1.Taint) bool { return taint.Effect == v1.TaintEffectPreferNoSchedule })
+	}
+	if len(n.Spec.Taints) > 0 && w.Chance(20) {
+		n.Spec.Taints = append(n.Spec.Taints, n.Spec.Taints[0])
 	}
 	for i := range 3 {
 		if w.Chance(30) {
@@ -102,81 +134,44 @@ func (w *changingCluster) setNode(name string) {
 			LastTransitionTime: metav1.NewTime(w.now.Add(-time.Duration(w.Random.IntN(400)) * time.Second)),
 		}}
 	}
-	w.nodes[name] = n
-	w.each(func(t *nodetable.Table) { t.SetNode(nodetable.NewNode(n)) })
+	return n
 }
 
-// shape is a pod of which the cluster creates many.
-func (w *changingCluster) shape() *v1.Pod {
-	p := w.Pod("shape")
-	p.DeletionTimestamp = nil
-	p.Spec.SchedulerName = v1.DefaultSchedulerName
-	requests := v1.ResourceList{v1.ResourceCPU: resource.MustParse(plugintest.Pick(w.Dice, "10m", "20m", "300m")), v1.ResourceMemory: resource.MustParse(plugintest.Pick(w.Dice, "10Mi", "100Mi"))}
-	if w.Chance(10) {
-		requests["example.com/gpu"] = resource.MustParse("1")
+// changeNode changes a part of a node.
+func (w *changingCluster) changeNode(name string) {
+	n, other := w.nodes[name].DeepCopy(), w.node(name)
+	switch w.Random.IntN(5) {
+	case 0, 1:
+		n.Labels = other.Labels
+	case 2:
+		n.Spec = other.Spec
+	case 3:
+		n.Status.Images = other.Status.Images
+	default:
+		n.Status.Allocatable = other.Status.Allocatable
 	}
-	if w.Chance(10) {
-		requests = nil
-	}
-	p.Spec.Containers = []v1.Container{{Image: fmt.Sprint("image-", w.Random.IntN(5)), Resources: v1.ResourceRequirements{Requests: requests}}}
-	if w.Chance(5) {
-		p.Spec.Containers[0].Ports = []v1.ContainerPort{{HostPort: 80}}
-	}
-	p.Spec.Affinity = &v1.Affinity{NodeAffinity: &v1.NodeAffinity{}, PodAffinity: &v1.PodAffinity{}, PodAntiAffinity: &v1.PodAntiAffinity{}}
-	if w.Chance(25) {
-		p.Spec.Affinity.NodeAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []v1.PreferredSchedulingTerm{{Weight: 30, Preference: v1.NodeSelectorTerm{
-			MatchExpressions: []v1.NodeSelectorRequirement{{Key: "rack", Operator: v1.NodeSelectorOpIn, Values: []string{"1", plugintest.Pick(w.Dice, "2", "3")}}},
-		}}}
-	}
-	term := func() v1.PodAffinityTerm {
-		return v1.PodAffinityTerm{TopologyKey: plugintest.Pick(w.Dice, w.Topologies()...), LabelSelector: w.Selector(), NamespaceSelector: plugintest.Pick(w.Dice, nil, nil, w.Selector())}
-	}
-	if w.Chance(10) {
-		p.Spec.Affinity.PodAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []v1.PodAffinityTerm{term()}
-	}
-	if w.Chance(15) {
-		p.Spec.Affinity.PodAntiAffinity.RequiredDuringSchedulingIgnoredDuringExecution = []v1.PodAffinityTerm{term()}
-	}
-	if w.Chance(15) {
-		p.Spec.Affinity.PodAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []v1.WeightedPodAffinityTerm{{Weight: 7, PodAffinityTerm: term()}}
-	}
-	if w.Chance(15) {
-		p.Spec.Affinity.PodAntiAffinity.PreferredDuringSchedulingIgnoredDuringExecution = []v1.WeightedPodAffinityTerm{{Weight: 3, PodAffinityTerm: term()}, {Weight: 5, PodAffinityTerm: term()}}
-	}
-	for w.Chance(30) {
-		p.Spec.TopologySpreadConstraints = append(p.Spec.TopologySpreadConstraints, v1.TopologySpreadConstraint{
-			MaxSkew: int32(1 + w.Random.IntN(4)), TopologyKey: plugintest.Pick(w.Dice, w.Topologies()...), LabelSelector: w.Selector(),
-			WhenUnsatisfiable: plugintest.Pick(w.Dice, v1.DoNotSchedule, v1.ScheduleAnyway, v1.ScheduleAnyway),
-		})
-	}
-	return p
-}
-
-// relabelled is a shape with other labels and images, in another namespace.
-func (w *changingCluster) relabelled() *v1.Pod {
-	p := plugintest.Pick(w.Dice, w.shapes...).DeepCopy()
-	p.Labels, p.Namespace = w.Labels(), plugintest.Pick(w.Dice, w.Namespaces()...)
-	p.Spec.InitContainers = []v1.Container{{Image: fmt.Sprint("image-", w.Random.IntN(5))}}
-	return p
+	w.setNode(n)
 }
 
 func (w *changingCluster) change() {
 	name := plugintest.Pick(w.Dice, slices.Sorted(maps.Keys(w.nodes))...)
-	switch w.Random.IntN(13) {
-	case 0, 1:
-		w.setNode(name)
+	switch w.Random.IntN(19) {
+	case 0:
+		w.setNode(w.node(name))
+	case 1, 12:
+		w.changeNode(name)
 	case 2:
-		w.setNode(fmt.Sprint("new-", w.Random.IntN(40)))
+		w.setNode(w.node(fmt.Sprint("new-", w.Random.IntN(40))))
 	case 3:
 		if len(w.nodes) > 1 {
 			delete(w.nodes, name)
 			w.each(func(t *nodetable.Table) { t.RemoveNode(nodetable.Intern(name)) })
 		}
-	case 4:
+	case 4, 14:
 		labels := nodetable.NewLabels(w.Labels())
 		namespace := plugintest.Pick(w.Dice, w.Namespaces()...)
 		w.each(func(t *nodetable.Table) { t.SetNamespace(namespace, labels) })
-	case 5:
+	case 5, 15:
 		namespace, selector := plugintest.Pick(w.Dice, w.Namespaces()...), w.Selector()
 		w.each(func(t *nodetable.Table) {
 			t.SetGroup(namespace, nodetable.Group{APIVersion: "v1", Kind: "Service", Name: "s"}, selector)
@@ -189,9 +184,16 @@ func (w *changingCluster) change() {
 	case 7:
 		w.now = w.now.Add(time.Duration(w.Random.IntN(20)) * time.Second)
 	case 8:
-		w.shapes[w.Random.IntN(len(w.shapes))] = w.shape()
-	case 9:
-		w.shapes[w.Random.IntN(len(w.shapes))] = w.relabelled()
+		w.fillShapes()
+	case 9, 11, 13:
+		w.shapes[w.Random.IntN(len(w.shapes))] = w.another()
+	case 10: // the log of changed rows has no longer all changes
+		w.changeNode(name)
+		w.each(func(t *nodetable.Table) {
+			for range 10_000 {
+				t.Touch(t.Row(nodetable.Intern(name)))
+			}
+		})
 	default:
 		for range min(len(w.placed), w.Random.IntN(6)) {
 			i := w.Random.IntN(len(w.placed))
@@ -202,12 +204,46 @@ func (w *changingCluster) change() {
 	}
 }
 
+// nominate nominates pods with the CPU of a small node to half of the nodes, or a pod to
+// one of them. clear clears these nominations.
+func (w *changingCluster) nominate(pod *v1.Pod) (clear func()) {
+	var nominated []types.UID
+	nominate := func(p *v1.Pod, node string) {
+		nominated = append(nominated, p.UID)
+		for _, twin := range w.twins {
+			twin.Nominator.Nominate(nodetable.NewPod(p), node)
+		}
+	}
+	nodes := slices.Sorted(maps.Keys(w.nodes))
+	if w.Chance(30) {
+		nominate(pod, plugintest.Pick(w.Dice, nodes...))
+	} else {
+		for _, node := range nodes {
+			if w.Chance(50) {
+				p := w.Pod("nominated-" + node)
+				p.Spec.Containers = []v1.Container{{Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("2")}}}}
+				nominate(p, node)
+			}
+		}
+	}
+	return func() {
+		for _, uid := range nominated {
+			for _, twin := range w.twins {
+				twin.Nominator.Clear(uid)
+			}
+		}
+	}
+}
+
 // attempt schedules a pod of a shape by both schedulers.
 func (w *changingCluster) attempt(t *testing.T) {
 	object := plugintest.Pick(w.Dice, w.shapes...).DeepCopy()
 	w.pods++
 	object.Name = fmt.Sprint("pod-", w.pods)
 	object.UID = types.UID(object.Name)
+	if w.Chance(4) {
+		defer w.nominate(object)()
+	}
 	var nodes [2]string
 	for i, twin := range w.twins {
 		pod := nodetable.NewPod(object)
@@ -234,18 +270,20 @@ func (w *changingCluster) attempt(t *testing.T) {
 
 func TestCachedScoresSelectTheNodesOfAllScores(t *testing.T) {
 	cached, attempts := 0, 0
-	for seed := range uint64(30) {
+	for seed := range uint64(64) {
 		random := rand.New(rand.NewPCG(seed, 2))
 		w := &changingCluster{
 			Dice: plugintest.Dice{Random: random}, nodes: map[string]*v1.Node{}, now: time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC),
-			twins: [2]*cacheTwin{newCacheTwin(t, seed, true), newCacheTwin(t, seed, false)},
+			twins: [2]*cacheTwin{newCacheTwin(t, seed, true), newCacheTwin(t, seed, false)}, sharedNames: seed%4 == 0, calm: seed%7 < 2, close: seed%8 < 6,
 		}
-		for i := range 1 + random.IntN(600) {
-			w.setNode(fmt.Sprint("node-", i))
+		most := 600
+		if seed%5 == 4 {
+			most = 12 // domains are often left
 		}
-		for range 6 {
-			w.shapes = append(w.shapes, w.shape())
+		for i := range 1 + random.IntN(most) {
+			w.setNode(w.node(fmt.Sprint("node-", i)))
 		}
+		w.fillShapes()
 		for range 300 {
 			w.attempt(t)
 			if w.Chance(20) {
