@@ -80,13 +80,15 @@ func checkSysctls(spec *v1.PodSpec, at *field.Path) (faults field.ErrorList) {
 	seen := map[string]bool{}
 	for i, s := range spec.SecurityContext.Sysctls {
 		at := at.Index(i).Child("name")
-		switch dotted := strings.ReplaceAll(s.Name, "/", "."); {
+		switch {
 		case s.Name == "":
 			faults = append(faults, field.Required(at, ""))
 		case len(s.Name) > 253 || !sysctlName.MatchString(s.Name):
 			faults = append(faults, field.Invalid(at, s.Name, "is no name of a kernel parameter"))
 		case seen[s.Name]:
 			faults = append(faults, field.Duplicate(at, s.Name))
+		}
+		switch dotted := strings.ReplaceAll(s.Name, "/", "."); {
 		case spec.HostNetwork && strings.HasPrefix(dotted, "net."):
 			faults = append(faults, field.Invalid(at, s.Name, "may not be specified when 'hostNetwork' is true"))
 		case spec.HostIPC && (strings.HasPrefix(dotted, "kernel.shm") || strings.HasPrefix(dotted, "kernel.msg") || dotted == "kernel.sem" || strings.HasPrefix(dotted, "fs.mqueue.")):

@@ -180,6 +180,14 @@ func checkJob(spec *batchv1.JobSpec, at *field.Path) field.ErrorList {
 	if indexed && spec.Completions == nil {
 		faults = append(faults, field.Required(at.Child("completions"), "when completion mode is Indexed"))
 	}
+	if most := spec.MaxFailedIndexes; most != nil {
+		if spec.BackoffLimitPerIndex == nil {
+			faults = append(faults, field.Required(at.Child("backoffLimitPerIndex"), "when maxFailedIndexes is specified"))
+		}
+		if indexed && spec.Completions != nil && *most > *spec.Completions {
+			faults = append(faults, field.Invalid(at.Child("maxFailedIndexes"), *most, "must be less than or equal to completions"))
+		}
+	}
 	if nonIndexed := ptr.Deref(spec.CompletionMode, batchv1.NonIndexedCompletion) == batchv1.NonIndexedCompletion; nonIndexed {
 		for _, c := range []count{{"backoffLimitPerIndex", spec.BackoffLimitPerIndex}, {"maxFailedIndexes", spec.MaxFailedIndexes}} {
 			if c.n != nil {
