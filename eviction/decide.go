@@ -61,8 +61,8 @@ type Input struct {
 	VictimUsage []VictimUsage
 	// Restarted are pods that have processes again.
 	Restarted []Restarted
-	// Arrived are pods that have come to the node since the pass before, where no kubelet admits
-	// them.
+	// Arrived are the pods bound to the node since the pass before, where there is no kubelet
+	// that could refuse them.
 	Arrived []types.UID
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.

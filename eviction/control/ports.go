@@ -59,8 +59,8 @@ type Intents interface {
 // Pod is a pod of the node as the loop handles it.
 type Pod struct {
 	*eviction.Pod
-	// Arrived pods have come to the node after its pods were first known, and no kubelet admits
-	// them.
+	// Arrived: the pod was bound after evictd had listed the pods of the node, and there is no
+	// kubelet that could refuse it.
 	Arrived bool
 	// Meter measures the pod; nil where it cannot be measured.
 	Meter Meter

@@ -48,8 +48,8 @@ const (
 	evictionSegmentBytes = 1 << 20
 )
 
-// evictions keeps them in a ring of their own, which lasts for weeks. announce may be called from any
-// goroutine, the rest by the one of the recorder.
+// evictions keeps them in a ring of their own, which lasts for weeks. Any goroutine may call announce; the
+// goroutine of the recorder calls the other methods.
 type evictions struct {
 	mu        sync.Mutex
 	announced []Eviction
@@ -156,8 +156,8 @@ func (e *evictions) begin(ring ring) error {
 	return err
 }
 
-// keep keeps an eviction that is new, and not of before the first that is kept. What the API server shows of a pod that evictd has evicted is
-// of evictd.
+// keep adds an eviction, unless it is known already, or older than all that are kept. A pod that evictd
+// has evicted is not an eviction by the kubelet, whatever the API server shows.
 func (e *evictions) keep(of Eviction) error {
 	if of.At.Before(e.kept.Since.Time) || e.known[of.identity()] || of.By == ByKubelet && e.carriedOut(of.UID) {
 		return nil

@@ -69,7 +69,8 @@ func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
 	}
 }
 
-// All waits of a run for a PodGroup are together as long as the rest of the run.
+// A run for a PodGroup waits for responses at most as long as it has computed, all waits taken together.
+// Time is that of the bubble of synctest: a sleep stands for computation.
 func TestARunForAPodGroupWaitsAsLongAsItHasComputed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()

@@ -10,8 +10,8 @@ import (
 	"github.com/evictd/evictd/internal/require"
 )
 
-// TestAnExtensionImageRunsEvictd merges the image of `make sysext` into /usr of a host that has
-// nothing of evictd, as on a host whose /usr cannot be written.
+// TestAnExtensionImageRunsEvictd merges the image of `make sysext` into /usr of a host on which
+// evictd is not installed.
 // rule: S9.18
 func TestAnExtensionImageRunsEvictd(t *testing.T) {
 	found, err := filepath.Glob("../../bin/evictd_*_" + runtime.GOARCH + ".raw")
