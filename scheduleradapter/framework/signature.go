@@ -42,12 +42,9 @@ func (s *Signature) end(plugin, width int) {
 	s.Add(int64(plugin)<<32 | int64(width)<<16 | int64(s.lengths[1]))
 }
 
-// hash is equal for equal signatures. It does not depend on the symbols.
-func (s *Signature) hash() uint64 {
-	h := s.shape.Hash()
-	for _, n := range s.numbers[:s.lengths[0]] {
-		h = (h ^ uint64(n)) * nodetable.HashPrime
-	}
+// hash is equal for equal signatures.
+func (s *Signature) hash() nodetable.Hash {
+	h := s.shape.Hash(0).Numbers(s.numbers[:s.lengths[0]]...).Symbols(s.symbols[:s.lengths[1]]...)
 	return h ^ h>>32
 }
 

@@ -46,16 +46,9 @@ type Shape struct {
 	extended, containers                              Symbol
 }
 
-// HashPrime is the factor of the hash FNV-1a, by 64 bits at once.
-const HashPrime = 1099511628211
-
-// Hash is equal for equal shapes. It does not depend on extended resources.
-func (s Shape) Hash() uint64 {
-	h := uint64(14695981039346656037)
-	for _, n := range [...]int64{s.cpu, s.memory, s.ephemeral, s.nonZeroCPU, s.nonZeroMemory} {
-		h = (h ^ uint64(n)) * HashPrime
-	}
-	return h
+// Hash adds the shape to a hash.
+func (s Shape) Hash(h Hash) Hash {
+	return h.Numbers(s.cpu, s.memory, s.ephemeral, s.nonZeroCPU, s.nonZeroMemory).Symbols(s.extended, s.containers)
 }
 
 // NewRequests sums up a pod: containers, sidecars, init containers, pod-level

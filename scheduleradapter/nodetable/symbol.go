@@ -12,6 +12,33 @@ type Symbol = unique.Handle[string]
 // Intern makes a symbol. Any goroutine may call it.
 func Intern(s string) Symbol { return unique.Make(s) }
 
+// Hash is the hash FNV-1a, of numbers by 64 bits at once. Zero is that of nothing.
+type Hash uint64
+
+const hashPrime = 1099511628211
+
+// Numbers adds numbers.
+func (h Hash) Numbers(numbers ...int64) Hash {
+	for _, n := range numbers {
+		h = (h ^ Hash(n)) * hashPrime
+	}
+	return h
+}
+
+// Symbols adds symbols, also such that Intern has not made.
+func (h Hash) Symbols(symbols ...Symbol) Hash {
+	for _, symbol := range symbols {
+		if symbol != (Symbol{}) {
+			text := symbol.Value()
+			for i := range len(text) {
+				h = (h ^ Hash(text[i])) * hashPrime
+			}
+		}
+		h *= hashPrime // the end of a symbol
+	}
+	return h
+}
+
 // Label is a key with its value.
 type Label struct{ Key, Value Symbol }
 
