@@ -69,6 +69,7 @@ type Agent struct {
 	out      outbox
 	pods     map[types.UID]*v1.Pod
 	incoming map[types.UID]*v1.Pod // of an agent that has not sent all of them
+	first    map[types.UID]bool    // the pods that were reported first
 	listed   []*v1.Pod             // pods, sorted; nil when they have changed
 	api      wire.API
 	restarts uint64
@@ -154,6 +155,14 @@ func (a *Agent) Synced() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pods != nil
+}
+
+// WasFirst says whether a pod is of those that were bound to the node when they were reported
+// first, and true of every pod before that.
+func (a *Agent) WasFirst(uid types.UID) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.first == nil || a.first[uid]
 }
 
 // Changed receives when the pods, or what the runtime has, may have changed since

@@ -78,6 +78,8 @@ func answer(conn *wire.Agent) {
 			_ = conn.Send(wire.FromAgent{API: &wire.API{Connected: true, Error: m.Conditions.Conditions[0].Message}})
 		case m.Intent != nil && m.Intent.Message == "done":
 			_ = conn.Send(wire.FromAgent{Reported: m.Intent.ID})
+		case m.Event != nil && m.Event.Reason == "bind":
+			_ = conn.Send(wire.FromAgent{Pod: pod("c")})
 		case m.Event != nil && m.Event.Reason == "end":
 			os.Exit(1)
 		}
@@ -199,6 +201,16 @@ func TestAgentThatEndsIsStartedAgainAndSentEverything(t *testing.T) {
 	await(t, "its pods", func() bool { return names(a) == "a b" })
 	if again := a.Pods(); again[0] != pods[0] {
 		t.Error("a pod that has not changed is another one")
+	}
+}
+
+func TestAgentKnowsWhichPodsWereReportedFirst(t *testing.T) {
+	a := newAgent(t, "good", t.TempDir())
+	await(t, "the pods", func() bool { return names(a) == "a b" })
+	a.Event(wire.Event{Reason: "bind"})
+	await(t, "another pod", func() bool { return names(a) == "a b c" })
+	if !a.WasFirst("a") || !a.WasFirst("b") || a.WasFirst("c") {
+		t.Error("a and b were reported first, c was bound later")
 	}
 }
 

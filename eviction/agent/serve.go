@@ -119,6 +119,12 @@ func (a *Agent) handle(m *wire.FromAgent) {
 	case m.Synced:
 		if a.incoming != nil {
 			a.pods, a.incoming = a.keep(a.incoming), nil
+			if a.first == nil {
+				a.first = make(map[types.UID]bool, len(a.pods))
+				for uid := range a.pods {
+					a.first[uid] = true
+				}
+			}
 			a.change(func(map[types.UID]*v1.Pod) {})
 		}
 	case m.API != nil:

@@ -104,8 +104,11 @@ func (d *Daemon) updatePods() (changed bool) {
 	if runtime != nil && len(runtime.ImageFs) > 0 {
 		d.node.collect.Disks.SetRuntimePaths(runtimePaths(&runtime.Runtime))
 	}
+	first := d.tracker.current == nil
+	d.tracker.arrives = func(uid types.UID) bool {
+		return d.node.mode == nodestatus.Native && !first && !(d.cluster.speaksToAPI() && d.cluster.agent.WasFirst(uid))
+	}
 	pods, changed := d.tracker.update(fromFiles, fromCluster, runtime, bare)
-	d.tracker.admits = d.node.mode == nodestatus.Native && (!d.cluster.speaksToAPI() || d.cluster.agent.Synced())
 	if changed {
 		d.loop.SetPods(pods)
 	}

@@ -43,8 +43,9 @@ type podTracker struct {
 	ownSession int
 	// node is the name of this host's Node.
 	node string
-	// admits says that pods which are new have arrived, and no kubelet admits them.
-	admits bool
+	// arrives says of a pod that is seen first whether it has been bound since evictd has the pods
+	// of the node, and no kubelet admits it.
+	arrives func(types.UID) bool
 	// estimates makes pods that only the container runtime has.
 	estimates pods.Estimator
 
@@ -66,7 +67,7 @@ type trackedPod struct {
 	disk     *collect.PodDisk
 	meter    *meter        // nil where the pod cannot be measured
 	session  *kill.Session // nil for a pod in a cgroup
-	late     bool          // was first seen while the tracker admits
+	late     bool          // podTracker.arrives, when it was seen first
 	*members
 	// scored is the number of tasks when its scores were last written. Owned by syncPods.
 	scored stats.Amount
@@ -284,9 +285,10 @@ func (t *podTracker) layout(fromFiles []*v1.Pod, joined map[*v1.Pod]*pods.Runtim
 // nil for a new pod; the figures of its disks stay.
 func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trackedPod {
 	p := &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, location: at, above: t.podsPath(), members: &members{}, inits: apply.Inits{}}
-	p.late = t.admits
 	if before != nil {
 		p.inits, p.late = before.inits, before.late
+	} else {
+		p.late = t.arrives(m.UID)
 	}
 	p.Estimated = t.estimates.Estimated(m)
 	p.Arrived = p.late && !p.Estimated

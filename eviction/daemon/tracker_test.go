@@ -26,7 +26,7 @@ func newTracker(t *testing.T, n int) (*podTracker, []*v1.Pod) {
 	require.NoError(t, os.CopyFS(host, os.DirFS("../../cgroup/testdata/v2")))
 	cgroups, err := cgroup.Discover(host)
 	require.NoError(t, err)
-	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: &podsCgroup{current: cgroup.PodsAt("/kubepods")}, disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler))}
+	tracker := &podTracker{log: slog.New(slog.DiscardHandler), cgroups: cgroups, podsGroup: &podsCgroup{current: cgroup.PodsAt("/kubepods")}, disks: collect.NewDiskScanner(slog.New(slog.DiscardHandler)), arrives: func(types.UID) bool { return false }}
 	var all []*v1.Pod
 	for i := range n {
 		pod := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: fmt.Sprint("pod-", i), UID: types.UID(fmt.Sprint("uid-", i))}}

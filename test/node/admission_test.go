@@ -22,6 +22,7 @@ func TestAPodThatAKubeletWouldNotAdmitIsEvictedWhereNoKubeletRuns(t *testing.T) 
 	d := runWith(n, a, sandbox.Mode("native"), sandbox.EvictionHard("memory.available<1Mi"), sandbox.EvictionSoft("memory.available<250Mi"),
 		sandbox.SoftGrace("memory.available=1h"))
 	d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, true)
+	d.AwaitPods("memory.available", first) // those that are bound from here on arrive
 	burstable := a.CreatePod(n, "burstable", sandbox.Spec{Request: "8Mi"}, nil)
 	refused := a.CreatePod(n, "refused", sandbox.Spec{}, nil)
 	if e := d.AwaitGone(refused); e.Signal != "admission" {
