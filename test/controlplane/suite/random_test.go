@@ -160,10 +160,6 @@ func (r random) identified(kind, name string, body object) object {
 	if isClusterScoped(kind) {
 		return body
 	}
-	if kind == "poddisruptionbudgets" { // kube-apiserver takes no unconditional update of a budget
-		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
-		return body
-	}
 	switch r.IntN(5) {
 	case 0:
 		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
@@ -282,7 +278,7 @@ func (r random) whole(kind, name string) object {
 	if r.chance(6) {
 		meta["annotations"] = object{"note": pick(r, "x", "y")}
 	}
-	if kind != "limitranges" && kind != "poddisruptionbudgets" && r.chance(20) { // kube-apiserver takes any name of a budget
+	if kind != "limitranges" && r.chance(20) {
 		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
 	}
 	if r.chance(25) {
