@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 func (r *request) post() (int, runtime.Object, error) {
@@ -221,6 +222,8 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	case c.internal:
 	case c.sub == "status":
 		faults = append(faults, checkStatus(object, old)...)
+	case c.sub == ephemeral:
+		faults = append(faults, podvalidation.EphemeralContainers(object.(*v1.Pod), old.(*v1.Pod))...)
 	}
 	if c.kind.generation && !c.internal && c.counts(old, object) {
 		object.SetGeneration(old.GetGeneration() + 1)
@@ -279,6 +282,11 @@ func part(sub string, old, object store.Object) store.Object {
 	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
 		kept := old.DeepCopyObject().(*v1.Namespace)
 		kept.Spec.Finalizers = namespace.Spec.Finalizers
+		return kept
+	}
+	if pod, ok := object.(*v1.Pod); ok && sub == ephemeral {
+		kept := old.DeepCopyObject().(*v1.Pod)
+		kept.Spec.EphemeralContainers, kept.ManagedFields = pod.Spec.EphemeralContainers, pod.ManagedFields
 		return kept
 	}
 	if sub != "status" {

@@ -241,6 +241,9 @@ func (r random) subresource(kind, name, path string) request {
 		if r.chance(2) {
 			return r.sends("POST", path+"/binding", "", object{"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": object{"kind": "Node", "name": pick(r, "n1", "n2")}})
 		}
+		if r.chance(3) {
+			return r.ephemeral(name, path+"/ephemeralcontainers")
+		}
 		if r.chance(2) {
 			return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(podStatusParts)})
 		}
@@ -264,6 +267,26 @@ func (r random) subresource(kind, name, path string) request {
 	user := object{"user": pick(r, "jane", ""), "groups": []string{"system:masters"}, "resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "{ns}"}}
 	return r.sends("POST", pick(r, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
 		"/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews"), "", object{"spec": user})
+}
+
+// ephemeral reads or changes the ephemeral containers of a pod.
+func (r random) ephemeral(name, path string) request {
+	c := r.varied(object{"name": pick(r, "e", "e", "f", "c"), "image": pick(r, "i:1", "i:2")}, containerParts)
+	if r.chance(3) {
+		c["targetContainerName"] = pick(r, "c", "d", "e")
+	}
+	body := object{"metadata": object{"name": name, "labels": object{"ephemeral": "x"}}, "spec": object{"nodeName": "other", "ephemeralContainers": []any{c}}}
+	switch r.IntN(6) {
+	case 0:
+		return request{Request: "GET " + path}
+	case 1:
+		body["spec"].(object)["containers"] = []any{r.container("c")}
+		return r.sends("PUT", path+r.options(), "", body)
+	case 2:
+		body["apiVersion"], body["kind"] = "v1", "Pod"
+		return r.sends("PATCH", path+"?fieldManager="+pick(r, "one", "two")+pick(r, "", "&force=true"), "application/apply-patch+yaml", body)
+	}
+	return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic", "strategic"), body)
 }
 
 // whole is an object, mostly a valid one.
