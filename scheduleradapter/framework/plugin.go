@@ -265,7 +265,8 @@ type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
 }
 
-// PreFlighter is a PreBinder that reports whether its PreBind has work.
+// PreFlighter is a PreBinder that reports whether its PreBind may take long: it waits
+// for a controller or a driver, and not only for answers of the API server.
 type PreFlighter interface {
 	PreBinder
 	PreBindPreFlight(a Assignment) bool
