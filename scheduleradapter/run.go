@@ -163,11 +163,11 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{podGroups: roles.podGroups, cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
+	d := &daemon{podGroups: roles.podGroups, cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, p.kept(cfg, roles)), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
-	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
+	d.writer = kube.NewWriter(client, core.Pods().Informer().GetStore(), log)
 	d.claims = kube.NewDevices(client, d.informers, d.writer.RecordEvent, log, metrics)
 	d.devices = devices.NewStore(table, d.claims)
 	storage := volumes.NewStorage(table, api)

@@ -180,7 +180,7 @@ func (s *Scheduler) Deadline() (time.Time, bool) {
 // UpdatedPod is a copy of a pod whose object is changed. The change must not
 // concern fields from which nodetable.Pod is computed.
 func UpdatedPod(pod *nodetable.Pod, change func(*v1.Pod)) *nodetable.Pod {
-	digest, object := *pod, *pod.Object
+	digest, object := *pod, *pod.OwnObject()
 	object.Status.Conditions = slices.Clone(object.Status.Conditions)
 	change(&object)
 	digest.Object = &object
