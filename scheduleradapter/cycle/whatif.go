@@ -262,7 +262,7 @@ func (t *trial) followsEviction() bool {
 func (t *trial) newPod(serial int) *nodetable.Pod {
 	digest, object := *t.digest, *t.digest.Object
 	object.Name, object.UID = fmt.Sprintf("%s-%d", object.Name, serial), types.UID(fmt.Sprintf("%s-%d", t.prefix, serial))
-	digest.Object, digest.UID = &object, object.UID
+	digest.Object, digest.Name, digest.UID = &object, object.Name, object.UID
 	return &digest
 }
 
@@ -289,7 +289,7 @@ func (t *trial) restore(victims []*nodetable.Pod, row nodetable.Row) {
 // disrupt counts a victim n times for its budgets.
 func (t *trial) disrupt(victim *nodetable.Pod, n int32) {
 	t.Table.Budgets(victim, func(b *nodetable.Budget) {
-		if _, disrupted := b.Object.Status.DisruptedPods[victim.Object.Name]; !disrupted {
+		if _, disrupted := b.Object.Status.DisruptedPods[victim.Name]; !disrupted {
 			t.Scheduler.disrupted[b.Object.UID] += n
 		}
 	})

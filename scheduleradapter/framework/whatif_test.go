@@ -4,6 +4,8 @@ import (
 	"slices"
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -43,7 +45,7 @@ func TestAWhatIfDoesNotRunOutOfTreePluginsThatChangeState(t *testing.T) {
 	for _, whatIf := range []bool{true, false} {
 		foreign.calls = nil
 		c := &Cycle{WhatIf: whatIf}
-		if s := r.Begin(c, nodetable.New(), &nodetable.Pod{}, nil); !s.OK() {
+		if s := r.Begin(c, nodetable.New(), nodetable.NewPod(&v1.Pod{}), nil); !s.OK() {
 			t.Fatal(s.Message())
 		}
 		r.PostFilter(c)
