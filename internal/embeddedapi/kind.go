@@ -32,6 +32,7 @@ import (
 	content "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // kind is one resource of the API, with its special cases.
@@ -116,12 +117,14 @@ func schedulingKinds() []*kind {
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
 		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
 			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true, admit: admitDriver},
 		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
 			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, columns: csiNodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true, columns: attachmentColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, admit: checked(podvalidation.CSINode), columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true,
+			admit: checked(podvalidation.CSIStorageCapacity)},
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true,
+			admit: admitAttachment, columns: attachmentColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
@@ -146,7 +149,7 @@ func schedulingKinds() []*kind {
 			admit: admitEvent, fields: regardingFields, columns: eventColumns,
 			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
 		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, versioned: true,
-			ttl: time.Hour, memory: v1.NamespaceNodeLease, columns: leaseColumns},
+			ttl: time.Hour, memory: v1.NamespaceNodeLease, admit: admitLease, columns: leaseColumns},
 	}
 }
 

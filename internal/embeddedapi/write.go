@@ -208,10 +208,14 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	}
 	a.defaults.Set(object)
 	keepMeta(old, object)
+	managed := c.manager != "" && !c.applied
+	if managed && c.sub == ephemeral { // kube-apiserver's manager has what the update names, too
+		object = a.managers.Update(c.writer(), old, object)
+	}
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
 	}
-	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
+	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))

@@ -40,7 +40,7 @@ var minimal = map[string]string{
 
 	"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers": `{"spec":{"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}`,
 	"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases":           `{}`,
-	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices":      `{"addressType":"IPv4","endpoints":[]}`,
+	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices":      `{"addressType":"IPv4"}`,
 	"/apis/events.k8s.io/v1/namespaces/{ns}/events": `{"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"a/b","reportingInstance":"i","action":"a","reason":"r","type":"Normal",` +
 		`"regarding":{"namespace":"{ns}"}}`,
 	"/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies": `{"spec":{"podSelector":{}}}`,
@@ -70,7 +70,7 @@ const (
 // compareKinds compares what the two servers answer to requests to each kind that the embedded API stores.
 func compareKinds(t *testing.T, namespace string, answers func(s *side, path string, body object, hasStatus bool, kept map[string]string) []any) {
 	kept := map[string]string{"ns": namespace}
-	kube, embedded := sideOf(t, started(t, servers[0].get)), sideOf(t, started(t, servers[1].get))
+	kube, embedded := newSide(t, sides[0]), newSide(t, sides[1])
 	for _, s := range []*side{kube, embedded} {
 		s.must(t, request{Request: "POST /api/v1/namespaces", Body: json.RawMessage(`{"metadata":{"name":"{ns}"}}`)}, kept)
 		t.Cleanup(func() { s.must(t, request{Request: "DELETE /api/v1/namespaces/{ns}"}, kept) })
