@@ -175,6 +175,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	s.Arrived = r.Arrived
+	memory(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}
