@@ -3,11 +3,13 @@ package publish
 import (
 	"github.com/prometheus/client_golang/prometheus"
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/internal/metric"
 	"github.com/evictd/evictd/internal/wire"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 // memorySteps are the metrics of what is done about the memory of pods before one is evicted.
@@ -88,4 +90,28 @@ func (p *Publisher) memory(r *control.Report) {
 			p.log.Warn("a pod is not throttled", "uid", o.UID, "reason", o.Refused)
 		}
 	}
+}
+
+// memoryInProgress is what is being done about the memory of pods.
+func memoryInProgress(s *control.Snapshot) (all []nodestatus.MemoryStep) {
+	name := func(uid types.UID) string {
+		for i := range s.Candidates {
+			if p := s.Candidates[i].Pod; p.UID == uid {
+				return p.String()
+			}
+		}
+		return string(uid)
+	}
+	quantity := eviction.MemoryAvailable.Quantity
+	if r := &s.State.Round; r.Pod != "" {
+		all = append(all, nodestatus.MemoryStep{Step: "reclaim", Pod: name(r.Pod), UID: r.Pod, Since: nodestatus.Time{Time: r.Asked}, Bytes: quantity(r.Bytes)})
+	}
+	if t := &s.State.Throttled; t.UID != "" {
+		m := nodestatus.MemoryStep{Step: "throttle", Pod: name(t.UID), UID: t.UID, Since: nodestatus.Time{Time: t.Since}}
+		if t.High > 0 {
+			m.High = quantity(t.High)
+		}
+		all = append(all, m)
+	}
+	return all
 }

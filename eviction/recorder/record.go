@@ -34,8 +34,9 @@ type record struct {
 	DryRun bool               `json:"dryRun,omitempty"`
 	// Evictions were decided in the pass, those whose kill could not begin among
 	// them.
-	Evictions []decided `json:"evictions,omitempty"`
-	Ended     *ended    `json:"ended,omitempty"`
+	Evictions []decided    `json:"evictions,omitempty"`
+	Ended     *ended       `json:"ended,omitempty"`
+	Memory    []MemoryStep `json:"memory,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
