@@ -17,6 +17,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -87,10 +88,10 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 		seen[text] = true
 		return again
 	})
-	return apierrors.NewInvalid(k.GroupKind(), name, faults)
+	return apierrors.NewInvalid(k.stored().GroupKind(), name, faults)
 }
 
-func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+func admitNamespace(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	namespace := object.(*v1.Namespace)
 	admission.CompleteNamespace(namespace)
 	if old == nil {
@@ -98,10 +99,7 @@ func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.Err
 	} else {
 		namespace.Spec.Finalizers = slices.Clone(old.(*v1.Namespace).Spec.Finalizers) // only /finalize changes them
 	}
-	for _, why := range validation.ValidateNamespaceName(namespace.Name, false) {
-		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), namespace.Name, why))
-	}
-	return faults
+	return metav1validation.ValidateLabels(map[string]string{v1.LabelMetadataName: namespace.Name}, utilvalidation.NewPath("metadata", "labels"))
 }
 
 func admitPriorityClass(a *API, object, old store.Object) utilvalidation.ErrorList {

@@ -41,14 +41,14 @@ func controllerKinds() []*kind {
 			admit: admitWorkload, columns: deploymentColumns},
 		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", singular: "job", namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitJob, fields: jobFields, columns: jobColumns},
-		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", singular: "cronjob", short: []string{"cj"}, namespaced: true, status: true, generation: true, admit: admitWorkload},
+		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", singular: "cronjob", short: []string{"cj"}, namespaced: true, status: true, generation: true, admit: admitCronJob},
 		{GroupVersionKind: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
 			short: []string{"hpa"}, namespaced: true, status: true, admit: admitWorkload},
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), resource: "networkpolicies", singular: "networkpolicy", short: []string{"netpol"},
 			namespaced: true, generation: true},
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true},
 		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true},
-		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", status: true, generation: true, admit: admitTaintRule},
+		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", versioned: true, status: true, generation: true, admit: admitTaintRule},
 		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitWorkload},
 		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true},
 		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, fields: sliceFields},
@@ -192,6 +192,15 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 		job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}}
 	}
 	return append(checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), admitWorkload(a, object, nil)...)
+}
+
+// admitCronJob bounds the name, to which the names of jobs add the minute.
+func admitCronJob(a *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	const longest = content.DNS1035LabelMaxLength - len("-1234567890")
+	if name := object.GetName(); old == nil && len(name) > longest {
+		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), name, content.MaxLenError(longest)))
+	}
+	return append(faults, admitWorkload(a, object, old)...)
 }
 
 // checkJobChange keeps what a job was started with.

@@ -193,6 +193,8 @@ func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *
 	switch {
 	case !p.scheduled && a.Condition != b.Condition && strings.Contains(a.Condition.Message, placementFound) && strings.HasSuffix(b.Condition.Message, placementFound+"0 victims"):
 		return "", putBack
+	case a.images && strings.Contains(a.Condition.Message+b.Condition.Message, placementFound) && (a.Condition != b.Condition || !equal(a.Pods, b.Pods) || !equal(a.Victims, b.Victims)):
+		return "", unscored
 	case !p.scheduled && a.Condition != b.Condition:
 		return "the condition of the PodGroup", nil
 	case !equal(a.Pods, b.Pods):

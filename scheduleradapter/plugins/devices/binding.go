@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,8 +159,14 @@ func (p *Plugin) planOf(pod types.UID) *plan {
 	return p.plans[pod]
 }
 
-// PreBindPreFlight reports whether the pod has claims.
-func (p *Plugin) PreBindPreFlight(a framework.Assignment) bool { return p.planOf(a.Pod.UID) != nil }
+// PreBindPreFlight reports whether PreBind may wait for a driver to make the devices
+// ready.
+func (p *Plugin) PreBindPreFlight(a framework.Assignment) bool {
+	made := p.planOf(a.Pod.UID)
+	return made != nil && slices.ContainsFunc(made.parts, func(part part) bool {
+		return hasConditions(cmp.Or(part.allocation, part.claim.Status.Allocation))
+	})
+}
 
 // PreBind writes allocations and reservations, and waits until the devices are
 // ready.
@@ -175,7 +182,7 @@ func (p *Plugin) PreBind(ctx context.Context, a framework.Assignment) framework.
 		if err != nil {
 			return framework.AsStatus(err)
 		}
-		waits = waits || hasConditions(claim)
+		waits = waits || hasConditions(claim.Status.Allocation)
 		claims = append(claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 	}
 	if !waits {

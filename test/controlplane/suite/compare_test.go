@@ -48,6 +48,10 @@ var sides = []func(t testing.TB) (*apiserver.Server, error){
 func newSide(t *testing.T, start func(testing.TB) (*apiserver.Server, error)) *side {
 	server := started(t, start)
 	t.Cleanup(func() { require.NoError(t, server.Stop()) })
+	return sideOf(t, server)
+}
+
+func sideOf(t *testing.T, server *apiserver.Server) *side {
 	config, err := server.Config(apiserver.Admin)
 	require.NoError(t, err)
 	client, err := rest.HTTPClientFor(config)
