@@ -376,9 +376,9 @@ func (l *Loop) Warn(pod *nodetable.Pod, w Warning) {
 }
 
 func (l *Loop) recordEvent(pod, related *nodetable.Pod, kind, reason, action, note string) {
-	e := Event{Regarding: pod.Object, Type: kind, Reason: reason, Action: action, Note: note, Controller: pod.Object.Spec.SchedulerName}
+	e := Event{Regarding: pod.OwnObject(), Type: kind, Reason: reason, Action: action, Note: note, Controller: pod.Object.Spec.SchedulerName}
 	if related != nil {
-		e.Related, e.Controller = related.Object, related.Object.Spec.SchedulerName
+		e.Related, e.Controller = related.OwnObject(), related.Object.Spec.SchedulerName
 	}
 	l.cfg.API.RecordEvent(e)
 }

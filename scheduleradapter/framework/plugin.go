@@ -246,6 +246,9 @@ type Assignment struct {
 	State any
 	// Retried: Reserve follows in the same attempt, so that Unreserve writes nothing.
 	Retried bool
+	// WhatIf: Unreserve follows in any case, so that Reserve and Unreserve of out-of-tree
+	// plugins do not run.
+	WhatIf bool
 }
 
 // Reserver is notified of an assumed pod. Unreserve also runs if Reserve failed or

@@ -39,6 +39,8 @@ type podRequests struct {
 	end  context.CancelFunc
 	sent []Request // in order
 	next int       // index of the next request of the run
+	// drawn is the result of Draw; nil: none.
+	drawn *int
 	// late: the pod has waited for its own requests until the context ended.
 	late bool
 }
@@ -82,6 +84,15 @@ func (c *Cycle) Ask(usable func(Request) bool, send func(context.Context) Reques
 	}
 	p.next++
 	return p.sent[p.next-1]
+}
+
+// Draw calls a function once in an attempt: further runs get its result.
+func (c *Cycle) Draw(number func() int) int {
+	p := c.ofPod()
+	if p.drawn == nil {
+		p.drawn = new(number())
+	}
+	return *p.drawn
 }
 
 // Await blocks until a request is answered. With Suspends it returns ErrSuspended instead.
