@@ -35,7 +35,7 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: core.WithKind("ResourceQuota"), resource: "resourcequotas", singular: "resourcequota", short: []string{"quota"}, answers: true, namespaced: true, status: true,
 			admit: admitQuota},
 		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true},
-		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: checked(validation.PodTemplate)},
+		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: admitPodTemplate},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
 		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true, admit: checked(validation.ControllerRevision)},
 		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true, annotations: true,
@@ -182,6 +182,15 @@ func admitResourceClaim(_ *API, object, old store.Object) utilvalidation.ErrorLi
 		claim.Status = resourceapi.ResourceClaimStatus{}
 	}
 	return validation.ResourceClaim(claim, before)
+}
+
+// admitPodTemplate counts the changes of the template.
+func admitPodTemplate(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	template := object.(*v1.PodTemplate)
+	if before, changed := old.(*v1.PodTemplate); !changed || !apiequality.Semantic.DeepEqual(template.Template, before.Template) {
+		template.Generation++
+	}
+	return validation.PodTemplate(template)
 }
 
 func admitAutoscaler(_ *API, object, old store.Object) utilvalidation.ErrorList {

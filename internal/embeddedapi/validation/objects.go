@@ -44,7 +44,7 @@ func ControllerRevision(r, before *appsv1.ControllerRevision) field.ErrorList {
 }
 
 // PodTemplate checks a template that is an object.
-func PodTemplate(t, _ *v1.PodTemplate) field.ErrorList {
+func PodTemplate(t *v1.PodTemplate) field.ErrorList {
 	return Template(&t.Template, field.NewPath("template"))
 }
 
