@@ -285,7 +285,8 @@ func refusalOf(status map[string]any) any {
 	if said, _ := status["message"].(string); strings.Contains(said, "quota") || strings.Contains(said, "usage per") || strings.Contains(said, "ratio per") {
 		message = said
 	}
-	return []any{status["reason"], details["name"], details["group"], details["kind"], causes, message}
+	name, _ := details["name"].(string)
+	return []any{status["reason"], uid.ReplaceAllString(name, "(uid)"), details["group"], details["kind"], causes, message}
 }
 
 // remember keeps the version and the uid of the object of an answer, and says whether the answer has a new

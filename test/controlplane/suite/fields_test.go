@@ -46,7 +46,7 @@ var fields = map[string][]string{
 		`{"spec":{"jobTemplate":{"spec":{"backoffLimit":-1,"selector":{"matchLabels":{"a":"b"}},"manualSelector":true}}}}`, `{"spec":{"schedule":"@every 1h"}}`, `{"spec":{"schedule":"0 0 31 2 *"}}`, `{"spec":{"schedule":"5-1 * * * *"}}`, `{"spec":{"schedule":"*/0 * * * ?"}}`,
 	},
 	"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers": {
-		`{"spec":{"minReplicas":0}}`, `{"spec":{"minReplicas":-1}}`, `{"spec":{"minReplicas":3}}`, `{"spec":{"maxReplicas":0}}`, `{"spec":{"scaleTargetRef":{"kind":"","name":""}}}`, `{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}`,
+		`{"spec":{"minReplicas":0}}`, `{"spec":{"minReplicas":-1}}`, `{"spec":{"minReplicas":3}}`, `{"spec":{"maxReplicas":0}}`, `{"spec":{"scaleTargetRef":{"kind":"","name":""}}}`, `{"spec":{"scaleTargetRef":{"apiVersion":"v1"}}}`, `{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}`,
 		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":10}}}}`,
 	},
 	"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases": {
