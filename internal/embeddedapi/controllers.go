@@ -31,11 +31,11 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: core.WithKind("ConfigMap"), resource: "configmaps", singular: "configmap", short: []string{"cm"}, namespaced: true, admit: admitConfigMap},
 		{GroupVersionKind: core.WithKind("Secret"), resource: "secrets", singular: "secret", namespaced: true, admit: admitSecret, fields: secretFields},
 		{GroupVersionKind: core.WithKind("ServiceAccount"), resource: "serviceaccounts", singular: "serviceaccount", short: []string{"sa"}, answers: true, namespaced: true},
-		{GroupVersionKind: core.WithKind("LimitRange"), resource: "limitranges", singular: "limitrange", short: []string{"limits"}, namespaced: true, admit: admitLimitRange},
+		{GroupVersionKind: core.WithKind("LimitRange"), resource: "limitranges", singular: "limitrange", short: []string{"limits"}, namespaced: true, upsert: true, admit: admitLimitRange},
 		{GroupVersionKind: core.WithKind("ResourceQuota"), resource: "resourcequotas", singular: "resourcequota", short: []string{"quota"}, answers: true, namespaced: true, status: true,
 			admit: admitQuota},
-		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true},
-		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: checked(validation.PodTemplate)},
+		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true, upsert: true},
+		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: admitPodTemplate},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
 		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true, admit: checked(validation.ControllerRevision)},
 		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true, annotations: true,
@@ -184,12 +184,22 @@ func admitResourceClaim(_ *API, object, old store.Object) utilvalidation.ErrorLi
 	return validation.ResourceClaim(claim, before)
 }
 
+// admitPodTemplate counts the changes of the template.
+func admitPodTemplate(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	template := object.(*v1.PodTemplate)
+	if before, changed := old.(*v1.PodTemplate); !changed || !apiequality.Semantic.DeepEqual(template.Template, before.Template) {
+		template.Generation++
+	}
+	return validation.PodTemplate(template)
+}
+
 func admitAutoscaler(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	autoscaler := object.(*autoscalingv2.HorizontalPodAutoscaler)
-	if old == nil {
+	before, changed := old.(*autoscalingv2.HorizontalPodAutoscaler)
+	if !changed {
 		autoscaler.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
 	}
-	return validation.Autoscaler(&autoscaler.Spec)
+	return validation.Autoscaler(autoscaler, before)
 }
 
 // jobLabels begins the names of labels that say which job a pod is of.

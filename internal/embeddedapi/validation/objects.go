@@ -16,6 +16,7 @@ import (
 	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -44,7 +45,7 @@ func ControllerRevision(r, before *appsv1.ControllerRevision) field.ErrorList {
 }
 
 // PodTemplate checks a template that is an object.
-func PodTemplate(t, _ *v1.PodTemplate) field.ErrorList {
+func PodTemplate(t *v1.PodTemplate) field.ErrorList {
 	return Template(&t.Template, field.NewPath("template"))
 }
 
@@ -263,9 +264,12 @@ func isCounted(name v1.ResourceName) bool {
 }
 
 // Autoscaler checks what an autoscaler scales, and its bounds.
-func Autoscaler(spec *autoscalingv2.HorizontalPodAutoscalerSpec) field.ErrorList {
-	at, target := field.NewPath("spec"), field.NewPath("spec", "scaleTargetRef")
+func Autoscaler(a, before *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
+	spec, at, target := &a.Spec, field.NewPath("spec"), field.NewPath("spec", "scaleTargetRef")
 	faults := slices.Concat(given(spec.ScaleTargetRef.Kind, target.Child("kind")), given(spec.ScaleTargetRef.Name, target.Child("name")))
+	if version := spec.ScaleTargetRef.APIVersion; !hasGroup(version) && (before == nil || hasGroup(before.Spec.ScaleTargetRef.APIVersion)) {
+		faults = append(faults, field.Invalid(target.Child("apiVersion"), version, "must specify API group"))
+	}
 	outside := slices.ContainsFunc(spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
 		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
 	})
@@ -283,6 +287,11 @@ func Autoscaler(spec *autoscalingv2.HorizontalPodAutoscalerSpec) field.ErrorList
 		faults = append(faults, field.Invalid(path, most, "must be greater than or equal to `minReplicas`"))
 	}
 	return faults
+}
+
+func hasGroup(apiVersion string) bool {
+	gv, err := schema.ParseGroupVersion(apiVersion)
+	return err == nil && gv.Group != ""
 }
 
 // NetworkPolicy checks which pods a policy is for.

@@ -285,7 +285,8 @@ func refusalOf(status map[string]any) any {
 	if said, _ := status["message"].(string); strings.Contains(said, "quota") || strings.Contains(said, "usage per") || strings.Contains(said, "ratio per") {
 		message = said
 	}
-	return []any{status["reason"], details["name"], details["group"], details["kind"], causes, message}
+	name, _ := details["name"].(string)
+	return []any{status["reason"], uid.ReplaceAllString(name, "(uid)"), details["group"], details["kind"], causes, message}
 }
 
 // remember keeps the version and the uid of the object of an answer, and says whether the answer has a new
@@ -304,7 +305,7 @@ func (s *side) remember(r request, code int, doc map[string]any, kept map[string
 	if kind == "" || name == "" || meta["resourceVersion"] == nil {
 		return false
 	}
-	place := kind + "/" + name
+	place := kind + "/" + strings.TrimPrefix(name, kept["ns"]+"-")
 	version, _ := meta["resourceVersion"].(string)
 	changed := kept["rv:"+place] != version
 	if strings.Contains(query, "dryRun=All") || method == "DELETE" && strings.Contains(string(r.Body), "All") {
@@ -312,11 +313,11 @@ func (s *side) remember(r request, code int, doc map[string]any, kept map[string
 	}
 	kept["rv:"+place], kept["uid:"+place] = version, fmt.Sprint(meta["uid"])
 	if code == http.StatusCreated {
-		applied[place] = method == "PATCH"
+		applied[kind+"/"+name] = method == "PATCH"
 	}
 	// Other objects have managers in kube-apiserver only, a deletion without grace is one change, not two, and
 	// kube-apiserver stores a claim and a job again at the first update, with defaults.
-	return changed && applied[place] && method != "DELETE" && kind != "persistentvolumeclaims" && kind != "jobs"
+	return changed && applied[kind+"/"+name] && method != "DELETE" && kind != "persistentvolumeclaims" && kind != "jobs"
 }
 
 // settled is an object as it is compared: the managers of fields only where the object was made by an

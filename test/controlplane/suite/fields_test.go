@@ -36,7 +36,7 @@ var fields = map[string][]string{
 	"/api/v1/namespaces/{ns}/configmaps":                {`{"data":{"a b":"c"}}`, `{"data":{"a":"c"},"binaryData":{"a":"YQ=="}}`, `{"binaryData":{"-":"YQ=="}}`, `{"immutable":true}`, `{"data":{"a":"` + large + `"}}`, `{"data":{"..":"a"}}`},
 	"/api/v1/namespaces/{ns}/serviceaccounts":           {`{"automountServiceAccountToken":false}`, `{"imagePullSecrets":[{"name":"a"}]}`, `{"secrets":[{"name":"A_"}]}`},
 	"/api/v1/namespaces":                                {`{"spec":{"finalizers":["a/b"]}}`, `{"spec":{"finalizers":["x"]}}`, `{"metadata":{"labels":{"kubernetes.io/metadata.name":"other"}}}`, `{"metadata":{"labels":{"-":"a"}}}`},
-	"/api/v1/namespaces/{ns}/podtemplates":              {`{"template":{"metadata":{"labels":{"-":"a"}}}}`, `{"template":{"spec":{"containers":[]}}}`, `{"template":{"spec":{"restartPolicy":"Never","volumes":[{"name":"A_","emptyDir":{}}]}}}`},
+	"/api/v1/namespaces/{ns}/podtemplates":              {`{"template":{"metadata":{"labels":{"-":"a"}}}}`, `{"template":{"spec":{"containers":[]}}}`, `{"template":{"metadata":{"labels":{"a":"b"}}}}`, `{"template":{"spec":{"restartPolicy":"Never","volumes":[{"name":"A_","emptyDir":{}}]}}}`},
 	"/api/v1/namespaces/{ns}/resourcequotas":            {`{"spec":{"hard":{"pods":"-1"}}}`, `{"spec":{"hard":{"a b":"1"}}}`, `{"spec":{"hard":{"other":"1"}}}`, `{"spec":{"hard":{"pods":"1.5"}}}`, `{"spec":{"scopes":["BestEffort"],"hard":{"pods":"1"}}}`, `{"spec":{"scopes":["BestEffort","NotBestEffort"]}}`, `{"spec":{"scopes":["Other"]}}`, `{"spec":{"scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["a"]}]}}}`, `{"spec":{"scopeSelector":{"matchExpressions":[{"scopeName":"BestEffort","operator":"In","values":["a"]},{"scopeName":"PriorityClass","operator":"Exists","values":["a"]},{"scopeName":"PriorityClass","operator":"In"}]}}}`},
 	"/api/v1/namespaces/{ns}/replicationcontrollers":    {`{"spec":{"selector":{}}}`, `{"spec":{"selector":{"a":"c"}}}`, `{"spec":{"replicas":-1}}`, `{"spec":{"replicas":3}}`, `{"spec":{"template":null}}`, `{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}`},
 	"/apis/apps/v1/namespaces/{ns}/controllerrevisions": {`{"revision":-1}`, `{"data":null}`, `{"data":{"a":"b"}}`, `{"revision":5}`},
@@ -46,7 +46,7 @@ var fields = map[string][]string{
 		`{"spec":{"jobTemplate":{"spec":{"backoffLimit":-1,"selector":{"matchLabels":{"a":"b"}},"manualSelector":true}}}}`, `{"spec":{"schedule":"@every 1h"}}`, `{"spec":{"schedule":"0 0 31 2 *"}}`, `{"spec":{"schedule":"5-1 * * * *"}}`, `{"spec":{"schedule":"*/0 * * * ?"}}`,
 	},
 	"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers": {
-		`{"spec":{"minReplicas":0}}`, `{"spec":{"minReplicas":-1}}`, `{"spec":{"minReplicas":3}}`, `{"spec":{"maxReplicas":0}}`, `{"spec":{"scaleTargetRef":{"kind":"","name":""}}}`, `{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}`,
+		`{"spec":{"minReplicas":0}}`, `{"spec":{"minReplicas":-1}}`, `{"spec":{"minReplicas":3}}`, `{"spec":{"maxReplicas":0}}`, `{"spec":{"scaleTargetRef":{"kind":"","name":""}}}`, `{"spec":{"scaleTargetRef":{"apiVersion":"v1"}}}`, `{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}`,
 		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":10}}}}`,
 	},
 	"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases": {

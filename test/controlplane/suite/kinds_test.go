@@ -95,9 +95,13 @@ func compareKinds(t *testing.T, namespace string, answers func(s *side, path str
 // which kube-apiserver takes of some kinds only.
 func TestAnUpdateOfEveryKindNeedsItsVersionOrNot(t *testing.T) {
 	compareKinds(t, "updates", func(s *side, path string, body object, hasStatus bool, kept map[string]string) (answers []any) {
+		at := path + "/a"
+		for _, meta := range []object{{"name": "a"}, {"name": "a", "uid": "b"}, {"name": "a", "resourceVersion": "1"}, {"name": "a", "resourceVersion": "0"}} { // no object is there
+			body["metadata"] = meta
+			answers = append(answers, s.refusal(t, random{}.sends("PUT", at+"?dryRun=All", "", body), kept))
+		}
 		body["metadata"] = object{"name": "a"}
 		s.must(t, random{}.sends("POST", path, "", body), kept)
-		at := path + "/a"
 		defer s.must(t, random{}.sends("DELETE", at, "", deleteNow), kept)
 		for _, version := range []any{"", "0", nil} {
 			now := s.must(t, request{Request: "GET " + at}, kept)[0].(object)
