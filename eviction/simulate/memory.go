@@ -79,24 +79,26 @@ type MemoryStep struct {
 	Because string `json:"because"`
 }
 
-func (s *Step) addMemory(d *eviction.Decision) {
+// MemorySteps are those of a decision.
+func MemorySteps(d *eviction.Decision) (all []MemoryStep) {
 	bytes := eviction.MemoryAvailable.Quantity
 	for _, e := range d.MemoryReclaimEnds {
-		s.Memory = append(s.Memory, MemoryStep{"reclaimed", e.Pod.String(), bytes(e.Bytes), e.Because})
+		all = append(all, MemoryStep{"reclaimed", e.Pod.String(), bytes(e.Bytes), e.Because})
 	}
 	switch r := d.MemoryReclaim; {
 	case r == nil:
 	case r.Pod == nil:
-		s.Memory = append(s.Memory, MemoryStep{Do: "measure", Because: r.Because})
+		all = append(all, MemoryStep{Do: "measure", Because: r.Because})
 	default:
-		s.Memory = append(s.Memory, MemoryStep{"reclaim", r.Pod.String(), bytes(r.Bytes), r.Because})
+		all = append(all, MemoryStep{"reclaim", r.Pod.String(), bytes(r.Bytes), r.Because})
 	}
 	if t := d.Throttle; t != nil {
-		s.Memory = append(s.Memory, MemoryStep{"throttle", t.Pod.String(), bytes(t.Room), t.Because})
+		all = append(all, MemoryStep{"throttle", t.Pod.String(), bytes(t.Room), t.Because})
 	}
 	if t := d.ThrottleEnd; t != nil {
-		s.Memory = append(s.Memory, MemoryStep{Do: "endThrottle", Pod: t.Pod.String(), Because: t.Because})
+		all = append(all, MemoryStep{Do: "endThrottle", Pod: t.Pod.String(), Because: t.Because})
 	}
+	return all
 }
 
 // text is the sentence of a MemoryStep for people.

@@ -275,7 +275,7 @@ func (s *Step) add(d *eviction.Decision) {
 	if len(d.Ranking) > 0 {
 		s.rank(d)
 	}
-	s.addMemory(d)
+	s.Memory = append(s.Memory, MemorySteps(d)...)
 	for _, pod := range d.EndAgain {
 		s.EndAgain = append(s.EndAgain, pod.String())
 	}

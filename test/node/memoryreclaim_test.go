@@ -104,8 +104,8 @@ func TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed(t *testing.T) {
 		var times []string
 		for range 3 {
 			n := boundedInMachine(t)
-			bystander := n.Start("bystander", sandbox.Spec{Request: "64Mi"})
-			bystander.Do("hold 16Mi")
+			bystander := n.Start("bystander", sandbox.Spec{Request: "128Mi"})
+			bystander.Do("hold 96Mi")
 			reader := n.Start("reader", sandbox.Spec{Priority: 10})
 			bomb := n.Start("bomb", sandbox.Spec{})
 			d := n.Evictd(reclaims(t, "10m", settings)...)
