@@ -22,14 +22,14 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	content "k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
@@ -70,12 +70,12 @@ type conversion struct {
 // fitsPath is a name that kube-apiserver leaves to clients: it fits in a path and, before the extension of a
 // manifest, in the name of a file that is not hidden.
 func fitsPath(name string, prefix bool) []string {
-	faults := path.IsValidPathSegmentPrefix(name)
+	faults := content.IsPathSegmentPrefix(name)
 	if !prefix {
-		faults = path.IsValidPathSegmentName(name)
+		faults = content.IsPathSegmentName(name)
 	}
-	if len(name) > content.DNS1123SubdomainMaxLength {
-		faults = append(faults, content.MaxLenError(content.DNS1123SubdomainMaxLength))
+	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
+		faults = append(faults, utilvalidation.MaxLenError(utilvalidation.DNS1123SubdomainMaxLength))
 	}
 	if len(faults) == 0 && strings.HasPrefix(name, ".") {
 		faults = append(faults, "may not begin with a dot")

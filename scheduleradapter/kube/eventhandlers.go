@@ -63,7 +63,7 @@ func (w *Watch) lists() []cache.InformerSynced {
 	return slices.Clone(w.synced)
 }
 
-// object is a pointer to an API object.
+// object is a pointer to an API object, or the interface of all.
 type object interface {
 	comparable
 	metav1.Object
@@ -100,12 +100,12 @@ func handle[T object](w *Watch, informer cache.SharedIndexInformer, changed func
 func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error {
 	core := factory.Core().V1()
 	return errors.Join(
-		handle(w, core.Nodes().Informer(), func(old, obj *v1.Node) {
+		handle(w, core.Nodes().Informer(), func(old, obj metav1.Object) {
 			if obj == nil {
-				w.loop.Do(func() { w.loop.RemoveNode(old.Name) })
+				w.loop.Do(func() { w.loop.RemoveNode(old.GetName()) })
 				return
 			}
-			node := nodetable.NewNode(obj)
+			node := nodeDigest(obj)
 			w.loop.Do(func() { w.loop.SetNode(node) })
 		}),
 		handle(w, core.Pods().Informer(), w.pod),
@@ -128,13 +128,13 @@ func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error
 }
 
 // pod handles an event of a pod; completed pods are removed.
-func (w *Watch) pod(old, obj *v1.Pod) {
-	deleted := obj == nil || obj.Status.Phase == v1.PodSucceeded || obj.Status.Phase == v1.PodFailed
-	if obj == nil {
+func (w *Watch) pod(old, obj metav1.Object) {
+	deleted := obj == nil
+	if deleted {
 		obj = old
 	}
-	pod := nodetable.NewPod(obj)
-	if deleted {
+	pod, here := podDigest(obj)
+	if deleted || !here {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
 		return
 	}
@@ -167,12 +167,12 @@ func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
 // another goroutine owns, to which do passes functions.
 func (w *Watch) FeedPressure(nodes, factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
 	return errors.Join(
-		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj *v1.Node) {
+		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj metav1.Object) {
 			if obj == nil {
-				do(func() { table.RemoveNode(nodetable.Intern(old.Name)) })
+				do(func() { table.RemoveNode(nodetable.Intern(old.GetName())) })
 				return
 			}
-			node := nodetable.NewNode(obj)
+			node := nodeDigest(obj)
 			do(func() { table.SetNode(node) })
 		}),
 		w.watchHeadroom(factory, do, func(node string, h *nodetable.Headroom) { table.SetHeadroom(nodetable.Intern(node), h) }),

@@ -349,14 +349,12 @@ func (r random) whole(kind, name string) object {
 	case "priorityclasses":
 		body["apiVersion"], body["kind"] = "scheduling.k8s.io/v1", "PriorityClass"
 		maps.Copy(body, r.part(priorityParts))
-	default:
-		body["apiVersion"], body["kind"] = plain[kind].version, plain[kind].kind
-		for name, value := range r.plainFields(resources[kind]) {
-			body[name] = value
-		}
 	case "limitranges":
 		body["apiVersion"], body["kind"] = "v1", "LimitRange"
 		body["spec"] = object{"limits": append(r.limits("3"), smallClaims)}
+	default:
+		body["apiVersion"], body["kind"] = plain[kind].version, plain[kind].kind
+		maps.Copy(body, r.plainFields(resources[kind]))
 	}
 	text, err := json.Marshal(body)
 	if err != nil {
