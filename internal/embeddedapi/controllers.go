@@ -1,6 +1,7 @@
 package embeddedapi
 
 import (
+	"fmt"
 	"maps"
 	"slices"
 	"time"
@@ -226,7 +227,19 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 		}
 		job.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{batchv1.ControllerUidLabel: string(job.UID)}}
 	}
-	return append(checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), admitWorkload(a, object, nil)...)
+	return slices.Concat(checkHostname(job), checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), admitWorkload(a, object, nil))
+}
+
+// checkHostname checks the name of the host of an indexed job's last pod.
+func checkHostname(job *batchv1.Job) utilvalidation.ErrorList {
+	completions := ptr.Deref(job.Spec.Completions, 0)
+	if ptr.Deref(job.Spec.CompletionMode, "") != batchv1.IndexedCompletion || completions <= 0 {
+		return nil
+	}
+	for _, why := range content.IsDNS1123Label(fmt.Sprintf("%s-%d", job.Name, completions-1)) {
+		return utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), job.Name, "gives its pods no name of a host: "+why)}
+	}
+	return nil
 }
 
 // admitCronJob bounds the name, to which the names of jobs add the minute.

@@ -40,6 +40,7 @@ var fields = map[string][]string{
 	"/api/v1/namespaces/{ns}/resourcequotas":            {`{"spec":{"hard":{"pods":"-1"}}}`, `{"spec":{"hard":{"a b":"1"}}}`, `{"spec":{"hard":{"other":"1"}}}`, `{"spec":{"hard":{"pods":"1.5"}}}`, `{"spec":{"scopes":["BestEffort"],"hard":{"pods":"1"}}}`, `{"spec":{"scopes":["BestEffort","NotBestEffort"]}}`, `{"spec":{"scopes":["Other"]}}`, `{"spec":{"scopeSelector":{"matchExpressions":[{"scopeName":"PriorityClass","operator":"In","values":["a"]}]}}}`, `{"spec":{"scopeSelector":{"matchExpressions":[{"scopeName":"BestEffort","operator":"In","values":["a"]},{"scopeName":"PriorityClass","operator":"Exists","values":["a"]},{"scopeName":"PriorityClass","operator":"In"}]}}}`},
 	"/api/v1/namespaces/{ns}/replicationcontrollers":    {`{"spec":{"selector":{}}}`, `{"spec":{"selector":{"a":"c"}}}`, `{"spec":{"replicas":-1}}`, `{"spec":{"replicas":3}}`, `{"spec":{"template":null}}`, `{"spec":{"template":{"spec":{"restartPolicy":"Never"}}}}`},
 	"/apis/apps/v1/namespaces/{ns}/controllerrevisions": {`{"revision":-1}`, `{"data":null}`, `{"data":{"a":"b"}}`, `{"revision":5}`},
+	"/apis/batch/v1/namespaces/{ns}/jobs":               {`{"metadata":{"name":"a.b"},"spec":{"completionMode":"Indexed","completions":2}}`, `{"spec":{"completionMode":"Indexed","completions":2}}`, `{"spec":{"completions":2}}`},
 	"/apis/batch/v1/namespaces/{ns}/cronjobs": {
 		`{"spec":{"schedule":""}}`, `{"spec":{"schedule":"x"}}`, `{"spec":{"schedule":"@hourly"}}`, `{"spec":{"schedule":"*/5 1-2 * JAN mon"}}`, `{"spec":{"schedule":"61 * * * *"}}`, `{"spec":{"schedule":"* * * *"}}`, `{"spec":{"schedule":"TZ=UTC * * * * *"}}`, `{"spec":{"timeZone":"Europe/Berlin"}}`, `{"spec":{"timeZone":"Nowhere"}}`, `{"spec":{"timeZone":""}}`,
 		`{"spec":{"timeZone":"Local"}}`, `{"spec":{"concurrencyPolicy":"Forbid"}}`, `{"spec":{"concurrencyPolicy":"Other"}}`, `{"spec":{"startingDeadlineSeconds":-1}}`, `{"spec":{"successfulJobsHistoryLimit":-1,"failedJobsHistoryLimit":-1}}`, `{"spec":{"suspend":true}}`, `{"spec":{"jobTemplate":{"spec":{"template":{"spec":{"restartPolicy":"Always"}}}}}}`,
@@ -135,3 +136,38 @@ func TestEveryFieldOfEveryKindIsCheckedAndDefaulted(t *testing.T) {
 }
 
 func short(part string) string { return fmt.Sprintf("%.150s", part) }
+
+// plain are the kinds of random requests whose objects are made of minimal and fields.
+var plain = map[string]struct{ version, kind string }{
+	"services": {"v1", "Service"}, "secrets": {"v1", "Secret"}, "serviceaccounts": {"v1", "ServiceAccount"}, "podtemplates": {"v1", "PodTemplate"}, "replicationcontrollers": {"v1", "ReplicationController"},
+	"leases": {"coordination.k8s.io/v1", "Lease"}, "cronjobs": {"batch/v1", "CronJob"}, "controllerrevisions": {"apps/v1", "ControllerRevision"}, "endpointslices": {"discovery.k8s.io/v1", "EndpointSlice"},
+	"resourceclaims": {"resource.k8s.io/v1", "ResourceClaim"}, "resourceclaimtemplates": {"resource.k8s.io/v1", "ResourceClaimTemplate"}, "csistoragecapacities": {"storage.k8s.io/v1", "CSIStorageCapacity"},
+	"horizontalpodautoscalers": {"autoscaling/v2", "HorizontalPodAutoscaler"}, "networkpolicies": {"networking.k8s.io/v1", "NetworkPolicy"},
+}
+
+func withPlain(paths map[string]string) map[string]string {
+	for kind, of := range plain {
+		root := "/apis/" + of.version
+		if of.version == "v1" {
+			root = "/api/v1"
+		}
+		paths[kind] = root + "/namespaces/{ns}/" + kind
+	}
+	return paths
+}
+
+// plainFields are the fields of a new object of a kind, half of the time with one of those that are compared.
+func (r random) plainFields(path string) object {
+	text := []byte(minimal[path])
+	if part := pick(r, fields[path]...); r.chance(2) && len(part) < 1000 {
+		var err error
+		if text, err = jsonpatch.MergePatch(text, []byte(part)); err != nil {
+			panic(err)
+		}
+	}
+	var made object
+	if err := json.Unmarshal(text, &made); err != nil {
+		panic(err)
+	}
+	return made
+}

@@ -131,7 +131,7 @@ var daemonSetParts = []string{
 }
 
 var jobParts = []string{
-	`{"parallelism":-1}`, `{"completions":-1}`, `{"backoffLimit":-1}`, `{"activeDeadlineSeconds":-1}`, `{"ttlSecondsAfterFinished":-1}`, `{"completionMode":"Indexed"}`, `{"completionMode":"Other"}`, `{"completionMode":"Indexed","completions":null}`, `{"suspend":true,"backoffLimit":0}`,
+	`{"parallelism":-1}`, `{"completions":-1}`, `{"backoffLimit":-1}`, `{"activeDeadlineSeconds":-1}`, `{"ttlSecondsAfterFinished":-1}`, `{"completionMode":"Indexed"}`, `{"completionMode":"Indexed","completions":1}`, `{"completionMode":"Other"}`, `{"completionMode":"Indexed","completions":null}`, `{"suspend":true,"backoffLimit":0}`,
 	`{"backoffLimitPerIndex":1}`, `{"completionMode":"Indexed","backoffLimitPerIndex":1,"maxFailedIndexes":1}`,
 }
 

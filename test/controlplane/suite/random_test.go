@@ -7,8 +7,6 @@ import (
 	"math/rand/v2"
 	"slices"
 	"strings"
-
-	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
 // A world is a namespace of its own, and what is sent to it. {ns} is its name, {rv:KIND/NAME} and
@@ -35,41 +33,6 @@ var resources = withPlain(map[string]string{
 	"statefulsets": "/apis/apps/v1/namespaces/{ns}/statefulsets", "daemonsets": "/apis/apps/v1/namespaces/{ns}/daemonsets", "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
 	"poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", "nodes": "/api/v1/nodes", "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
 })
-
-// plain are the kinds of random requests whose objects are made of minimal and fields.
-var plain = map[string]struct{ version, kind string }{
-	"services": {"v1", "Service"}, "secrets": {"v1", "Secret"}, "serviceaccounts": {"v1", "ServiceAccount"}, "podtemplates": {"v1", "PodTemplate"}, "replicationcontrollers": {"v1", "ReplicationController"},
-	"leases": {"coordination.k8s.io/v1", "Lease"}, "cronjobs": {"batch/v1", "CronJob"}, "controllerrevisions": {"apps/v1", "ControllerRevision"}, "endpointslices": {"discovery.k8s.io/v1", "EndpointSlice"},
-	"resourceclaims": {"resource.k8s.io/v1", "ResourceClaim"}, "resourceclaimtemplates": {"resource.k8s.io/v1", "ResourceClaimTemplate"}, "csistoragecapacities": {"storage.k8s.io/v1", "CSIStorageCapacity"},
-	"horizontalpodautoscalers": {"autoscaling/v2", "HorizontalPodAutoscaler"}, "networkpolicies": {"networking.k8s.io/v1", "NetworkPolicy"},
-}
-
-func withPlain(paths map[string]string) map[string]string {
-	for kind, of := range plain {
-		root := "/apis/" + of.version
-		if of.version == "v1" {
-			root = "/api/v1"
-		}
-		paths[kind] = root + "/namespaces/{ns}/" + kind
-	}
-	return paths
-}
-
-// plainFields are the fields of a new object of a kind, half of the time with one of those that are compared.
-func (r random) plainFields(path string) object {
-	text := []byte(minimal[path])
-	if part := pick(r, fields[path]...); r.chance(2) && len(part) < 1000 {
-		var err error
-		if text, err = jsonpatch.MergePatch(text, []byte(part)); err != nil {
-			panic(err)
-		}
-	}
-	var made object
-	if err := json.Unmarshal(text, &made); err != nil {
-		panic(err)
-	}
-	return made
-}
 
 // watched are the kinds whose changes a world compares.
 var watched = []string{"configmaps", "pods", "deployments"}
