@@ -113,6 +113,10 @@ type Config struct {
 	EnoughVictims bool
 	// PreferenceNamespaces are those in which the Preference of a pod counts.
 	PreferenceNamespaces []string
+	// MemoryReclaims is off where it is zero, and so is ThrottlePeriod, which is how long the pod is throttled that
+	// is about to use up the memory above a hard threshold.
+	MemoryReclaims MemoryReclaims
+	ThrottlePeriod time.Duration
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim
 	// that ranks first end at a hard threshold in place of another pod.
 	MeasuresRelief bool

@@ -44,6 +44,19 @@ type Status struct {
 	Growing *Growing `json:"growing,omitempty"`
 	// Outside are the shortages that are not those of the pods.
 	Outside []Outside `json:"outside,omitempty"`
+	// Memory is what is being done about the memory of pods before one is evicted.
+	Memory []MemoryStep `json:"memory,omitempty"`
+}
+
+// MemoryStep is a pod that memory is being reclaimed from, or that is throttled.
+type MemoryStep struct {
+	Step  string    `json:"step"` // reclaim or throttle
+	Pod   string    `json:"pod"`  // namespace/name
+	UID   types.UID `json:"uid"`
+	Since Time      `json:"since"`
+	// Bytes were reclaimed from all pods in this round; High is memory.high of the pod, once that is set.
+	Bytes string `json:"bytes,omitempty"`
+	High  string `json:"high,omitempty"`
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).

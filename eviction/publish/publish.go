@@ -164,6 +164,7 @@ func (p *Publisher) handle(r control.Report) {
 	}
 	p.last, p.ready = r, true
 	p.metrics.observe(&r)
+	p.memory(&r)
 	for i := range r.Decisions {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])

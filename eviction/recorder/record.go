@@ -34,8 +34,9 @@ type record struct {
 	DryRun bool               `json:"dryRun,omitempty"`
 	// Evictions were decided in the pass, those whose kill could not begin among
 	// them.
-	Evictions []decided `json:"evictions,omitempty"`
-	Ended     *ended    `json:"ended,omitempty"`
+	Evictions []decided    `json:"evictions,omitempty"`
+	Ended     *ended       `json:"ended,omitempty"`
+	Memory    []MemoryStep `json:"memory,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
@@ -175,6 +176,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	s.Arrived = r.Arrived
+	memory(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}

@@ -48,6 +48,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 	if i.chance(3) {
 		file.HardEvictionGracePeriod = &metav1.Duration{Duration: i.between(0, time.Second)}
 	}
+	i.configureMemory(&file)
 	return file
 }
 
@@ -66,7 +67,8 @@ func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 	if i.chance(2) {
 		cfg.Eviction.SoftPatience = 7 * time.Second
 	}
-	ports := control.Ports{Sensor: i, Waiter: i, Killer: killer{i}}
+	memory := newIncidentMemory(i)
+	ports := control.Ports{Sensor: i, Waiter: i, Killer: killer{i}, MemoryReclaimer: memory, Throttler: memory}
 	if i.chance(2) {
 		ports.DiskScanner = i
 	}
@@ -112,6 +114,7 @@ func (i *incident) live(t *testing.T, cfg control.Config, ports control.Ports, f
 				i.first = r.At
 			}
 			for _, d := range r.Decisions {
+				*decided = append(*decided, memoryLines(r.At.Sub(i.first), simulate.MemorySteps(&d))...)
 				for _, e := range d.Evictions {
 					*decided = append(*decided, line(r.At.Sub(i.first), e.Pod.String(), e.Signal.String(), e.Grace, e.GracePeriodSeconds))
 				}
@@ -173,6 +176,10 @@ func replayIncidents(t *testing.T, incidents int) {
 			for _, s := range replay(t, recording, recording.Scenario(&stories[len(stories)-1])) {
 				at, err := time.ParseDuration(s.At)
 				require.NoError(t, err)
+				replayed = append(replayed, memoryLines(at, s.Memory)...)
+				for _, m := range s.Memory {
+					evictions[m.Do]++
+				}
 				for _, e := range s.Evictions {
 					replayed = append(replayed, line(at, e.Pod, e.Signal, e.Grace, e.GracePeriodSeconds))
 					evictions[e.Signal]++
@@ -181,6 +188,12 @@ func replayIncidents(t *testing.T, incidents int) {
 					replayed = append(replayed, s.At+" fails "+pod)
 				}
 			}
+			ends := stories[len(stories)-1].Decided.Add(leadOut)
+			decided = slices.DeleteFunc(decided, func(line string) bool {
+				at, err := time.ParseDuration(strings.Fields(line)[0])
+				require.NoError(t, err)
+				return i.first.Add(at).After(ends)
+			})
 			if !slices.Equal(decided, replayed) {
 				t.Errorf("decided\n%s\nreplayed\n%s\n", strings.Join(decided, "\n"), strings.Join(replayed, "\n"))
 			}
@@ -189,7 +202,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			t.Fatalf("with seed %d", seed)
 		}
 	}
-	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission"} {
+	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission", "reclaim", "reclaimed", "throttle", "endThrottle"} {
 		if evictions[signal] < incidents/20 {
 			t.Errorf("too few evictions for %s: %v", signal, evictions)
 		}

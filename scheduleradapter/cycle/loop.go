@@ -73,7 +73,7 @@ type LoopConfig struct {
 	API     API
 	Log     *slog.Logger
 	Metrics *metric.Set
-	// MaxBindings bounds the running binding cycles of pods without volumes; zero: 256.
+	// MaxBindings bounds the running binding cycles of pods that wait neither for volumes nor for devices; zero: 256.
 	MaxBindings int
 	// Clock returns the time; nil: the wall clock at the start plus the monotonic time
 	// since then.
@@ -100,7 +100,7 @@ type Loop struct {
 	leads   bool
 
 	assumed                map[types.UID]*assumedPod
-	quickBindings          int                       // running binding cycles of pods without volumes
+	quickBindings          int                       // running binding cycles of pods that wait neither for volumes nor for devices
 	preemptions            map[types.UID]*preemption // by preemptor
 	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer

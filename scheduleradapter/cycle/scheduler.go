@@ -81,13 +81,15 @@ type Scheduler struct {
 	podGroups bool
 	// keepsCycles is Config.KeepsCycles.
 	keepsCycles bool
-	random      framework.Random
+	random      *numbers
 	nextStart   int // index in the table's order at which the next sample starts
-	cycle       framework.Cycle
-	scores      framework.ScoreCache
-	attempts    int
-	attempted   nodetable.PodGroupKey // the pod group of the running attempt; zero: none
-	waiting     map[types.UID]*waitingPod
+	// disrupted counts the victims of the running what-if by the uid of their budget.
+	disrupted map[types.UID]int32
+	cycle     *framework.Cycle
+	scores    framework.ScoreCache
+	attempts  int
+	attempted nodetable.PodGroupKey // the pod group of the running attempt; zero: none
+	waiting   map[types.UID]*waitingPod
 
 	permitDeadlines     permitDeadlines
 	permitDeadlineLimit int // length at which they are swept
@@ -100,11 +102,12 @@ type Scheduler struct {
 // Config.Profiles.
 func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 	s := &Scheduler{
-		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: cfg.Env.Random,
+		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: &numbers{cfg.Env.Random}, cycle: &framework.Cycle{},
 		waiting: map[types.UID]*waitingPod{}, nominationDeadlines: nominationDeadlines{latest: map[types.UID]uint64{}}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
 	s.keepsCycles = cfg.KeepsCycles
+	cfg.Env.Random, cfg.Env.DisruptionsAllowed = s.random, s.disruptionsAllowed(cfg.Env.DisruptionsAllowed)
 	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
 	if s.podGroups = cfg.PodGroups; s.podGroups {
 		cfg.Env.PodGroups = s

@@ -143,16 +143,20 @@ func allocated(statuses []v1.ContainerStatus) (all []v1.ContainerStatus) {
 func (t *Templates) template(common *v1.Pod) *PodTemplate {
 	t.key = slices.Grow(t.key[:0], common.Size())[:common.Size()]
 	if _, err := common.MarshalToSizedBuffer(t.key); err != nil {
-		return newPodTemplate(common, NewLabels(common.Labels))
+		return newSharedTemplate(common)
 	}
 	if known := t.byKey[string(t.key)].Value(); known != nil {
 		return known
 	}
-	common = common.DeepCopy() // keeps no part of the pod's object
-	template := newPodTemplate(common, NewLabels(common.Labels))
-	template.shared = common
+	template := newSharedTemplate(common.DeepCopy()) // keeps no part of the pod's object
 	t.removeDead()
 	t.byKey[string(t.key)] = weak.Make(template)
+	return template
+}
+
+func newSharedTemplate(common *v1.Pod) *PodTemplate {
+	template := newPodTemplate(common, NewLabels(common.Labels))
+	template.shared = common
 	return template
 }
 
