@@ -43,7 +43,7 @@ func (t *Table) PortConflicts(ports []Port, into Bits) {
 			if u.ip != p.IP && u.ip != every && p.IP != every {
 				continue
 			}
-			for _, c := range u.use.rows {
+			for c := range u.use.Rows() {
 				into.Set(c.Row)
 			}
 		}

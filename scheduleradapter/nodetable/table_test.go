@@ -177,7 +177,7 @@ func (w *walk) dump() string {
 			if c.total == 0 && t.tries.open() {
 				continue // kept until the outermost try ends
 			}
-			fmt.Fprintln(&b, key.Value(), c.rows, c.total, c.In(t.Topology(c.Topology)))
+			fmt.Fprintln(&b, key.Value(), slices.Collect(c.Rows()), c.rows, c.total, c.In(t.Topology(c.Topology)))
 		}
 		if !t.tries.open() {
 			fmt.Fprintln(&b, len(t.terms[kind].index.loose), len(t.terms[kind].index.byLabel))
@@ -187,7 +187,7 @@ func (w *walk) dump() string {
 	for _, number := range numbers {
 		uses := map[string][]RowCount{}
 		for _, u := range t.ports[number] {
-			uses[u.ip.Value()] = u.use.rows
+			uses[u.ip.Value()] = slices.Collect(u.use.Rows())
 		}
 		fmt.Fprintln(&b, number, uses)
 	}

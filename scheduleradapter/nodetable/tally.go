@@ -2,6 +2,7 @@ package nodetable
 
 import (
 	"cmp"
+	"iter"
 	"slices"
 )
 
@@ -13,7 +14,8 @@ type RowCount struct {
 
 // Tally is the number of pods by row, and by domain of topologies.
 type Tally struct {
-	rows    []RowCount // sorted, without zero counts
+	blocks  [][]RowCount // sorted, without zero counts and empty blocks
+	rows    int
 	total   int
 	domains []domainCounts
 }
@@ -26,14 +28,29 @@ type domainCounts struct {
 // Total is the number of pods.
 func (y *Tally) Total() int { return y.total }
 
-// Rows are the rows with pods, ascending. It is valid until the next change and
-// must not be changed.
-func (y *Tally) Rows() []RowCount { return y.rows }
+// tallyBlock is the most rows of a block. A change moves the rows of one block, not all.
+const tallyBlock = 512
+
+// Len is the number of rows with pods.
+func (y *Tally) Len() int { return y.rows }
+
+// Rows are the rows with pods, ascending. It is valid until the next change.
+func (y *Tally) Rows() iter.Seq[RowCount] {
+	return func(yield func(RowCount) bool) {
+		for _, block := range y.blocks {
+			for _, on := range block {
+				if !yield(on) {
+					return
+				}
+			}
+		}
+	}
+}
 
 // On is the number of pods on a row.
 func (y *Tally) On(row Row) int32 {
-	if i, found := y.find(row); found {
-		return y.rows[i].Count
+	if block, i, found := y.find(row); found {
+		return y.blocks[block][i].Count
 	}
 	return 0
 }
@@ -49,27 +66,63 @@ func (y *Tally) In(topology *Topology) []int32 {
 	}
 	d := domainCounts{topology: topology}
 	d.extend()
-	for _, c := range y.rows {
+	for c := range y.Rows() {
 		d.add(c.Row, c.Count)
 	}
 	y.domains = append(y.domains, d)
 	return d.counts
 }
 
-func (y *Tally) find(row Row) (int, bool) {
-	return slices.BinarySearchFunc(y.rows, row, func(c RowCount, row Row) int { return cmp.Compare(c.Row, row) })
+// find is the place of a row, or the one at which it is to be inserted.
+func (y *Tally) find(row Row) (block, i int, found bool) {
+	if len(y.blocks) == 0 {
+		return 0, 0, false
+	}
+	block, found = slices.BinarySearchFunc(y.blocks, row, func(b []RowCount, row Row) int { return cmp.Compare(b[0].Row, row) })
+	if !found && block > 0 {
+		block--
+	}
+	i, found = slices.BinarySearchFunc(y.blocks[block], row, func(c RowCount, row Row) int { return cmp.Compare(c.Row, row) })
+	return block, i, found
+}
+
+func (y *Tally) insert(block, i int, c RowCount) {
+	y.rows++
+	switch {
+	case len(y.blocks) == 0:
+		y.blocks = append(y.blocks, []RowCount{c})
+		return
+	case len(y.blocks[block]) < tallyBlock:
+	case i == tallyBlock && block == len(y.blocks)-1:
+		y.blocks = append(y.blocks, []RowCount{c})
+		return
+	default:
+		full := y.blocks[block]
+		y.blocks = slices.Insert(y.blocks, block+1, slices.Clone(full[tallyBlock/2:]))
+		if y.blocks[block] = full[:tallyBlock/2]; i > tallyBlock/2 {
+			block, i = block+1, i-tallyBlock/2
+		}
+	}
+	y.blocks[block] = slices.Insert(y.blocks[block], i, c)
+}
+
+func (y *Tally) remove(block, i int) {
+	y.rows--
+	if y.blocks[block] = slices.Delete(y.blocks[block], i, i+1); len(y.blocks[block]) == 0 {
+		y.blocks = slices.Delete(y.blocks, block, block+1)
+	}
 }
 
 func (y *Tally) add(row Row, n int32) {
 	y.total += int(n)
-	i, found := y.find(row)
+	block, i, found := y.find(row)
 	switch {
 	case !found:
-		y.rows = slices.Insert(y.rows, i, RowCount{row, n})
-	case y.rows[i].Count == -n:
-		y.rows = slices.Delete(y.rows, i, i+1)
+		y.insert(block, i, RowCount{row, n})
+	case y.blocks[block][i].Count == -n:
+		y.remove(block, i)
 	default:
-		y.rows[i].Count += n
+		y.blocks[block][i].Count += n
 	}
 	for i := range y.domains {
 		y.domains[i].add(row, n)

@@ -62,13 +62,12 @@ func diskID(s *v1.VolumeSource) (id Symbol, is bool) {
 	return Symbol{}, false
 }
 
-// Users are the rows with pods that use a claim or disk, ascending. It is valid
-// until the next change and must not be changed.
-func (t *Table) Users(volume Symbol) []RowCount {
+// Users are the pods that use a claim or disk. It is valid until the next change.
+func (t *Table) Users(volume Symbol) *Tally {
 	if use := t.users[volume]; use != nil {
-		return use.rows
+		return use
 	}
-	return nil
+	return &Tally{}
 }
 
 func (t *Table) useVolumes(p *Pod, row Row, n int32) {

@@ -36,7 +36,7 @@ func (w *reference) checkVolumes(t *testing.T, table *Table, digest *Pod) {
 				}
 			}
 		}
-		for _, use := range table.Users(key) {
+		for use := range table.Users(key).Rows() {
 			for range use.Count {
 				got = append(got, table.Node(use.Row).Name.Value())
 			}

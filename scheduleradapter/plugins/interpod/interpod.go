@@ -4,7 +4,6 @@ package interpod
 
 import (
 	"fmt"
-	"slices"
 
 	config "k8s.io/kube-scheduler/config/v1"
 
@@ -75,7 +74,12 @@ func (p *Plugin) refusing(c *framework.Cycle) []*nodetable.CarriedTerm {
 
 // somewhere reports whether any domain has pods.
 func somewhere(pods *nodetable.Tally, topology *nodetable.Topology) bool {
-	return slices.ContainsFunc(pods.Rows(), func(on nodetable.RowCount) bool { return topology.Labelled.Has(on.Row) })
+	for on := range pods.Rows() {
+		if topology.Labelled.Has(on.Row) {
+			return true
+		}
+	}
+	return false
 }
 
 // Filter rejects nodes in no domain with a pod that matches all affinity terms,

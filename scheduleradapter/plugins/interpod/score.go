@@ -53,8 +53,8 @@ func (p *Plugin) weigh(pods *nodetable.Tally, key nodetable.Symbol, weight int64
 		return
 	}
 	worth, counts := p.worth(topology), pods.In(topology)
-	if rows := pods.Rows(); len(rows) < len(counts) {
-		for _, on := range rows {
+	if pods.Len() < len(counts) {
+		for on := range pods.Rows() {
 			if domain := topology.Of[on.Row]; domain != nodetable.NoDomain {
 				worth[domain] += weight * int64(on.Count)
 			}

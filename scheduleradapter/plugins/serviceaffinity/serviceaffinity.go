@@ -101,7 +101,7 @@ func (p *Plugin) wanted(t *nodetable.Table) map[string]string {
 // first is the first node in the table's order with a matching pod.
 func first(t *nodetable.Table, m *nodetable.Matcher) *nodetable.Node {
 	counter := t.Counter(m)
-	if len(counter.Rows()) == 0 {
+	if counter.Len() == 0 {
 		return nil
 	}
 	order := t.Order()

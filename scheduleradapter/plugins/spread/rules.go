@@ -92,7 +92,7 @@ func (r *rule) count(t *nodetable.Table) []int32 {
 	if r.Pods.Empty() {
 		return r.counted
 	}
-	for _, pods := range t.Counter(r.Pods).Rows() {
+	for pods := range t.Counter(r.Pods).Rows() {
 		if r.nodes.Has(pods.Row) {
 			r.counted[r.topology.Of[pods.Row]] += pods.Count
 		}

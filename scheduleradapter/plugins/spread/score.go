@@ -55,7 +55,7 @@ func (p *Plugin) findSoft(c *framework.Cycle) bool {
 func (r *rule) countNodes(t *nodetable.Table) []int32 {
 	r.counted = zeros(r.counted, t.Rows())
 	if !r.Pods.Empty() {
-		for _, pods := range t.Counter(r.Pods).Rows() {
+		for pods := range t.Counter(r.Pods).Rows() {
 			r.counted[pods.Row] = pods.Count
 		}
 	}

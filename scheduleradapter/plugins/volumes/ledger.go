@@ -111,7 +111,7 @@ func (s *Storage) settle() {
 	} else {
 		l.stale.SetAll(changed)
 		for _, claim := range l.claims {
-			for _, use := range s.table.Users(claim) {
+			for use := range s.table.Users(claim).Rows() {
 				l.stale.Set(use.Row)
 			}
 		}

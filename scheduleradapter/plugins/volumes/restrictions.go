@@ -56,14 +56,14 @@ func unresolvable(err error) framework.Status {
 }
 
 func (r *Restrictions) inUse() bool {
-	return slices.ContainsFunc(r.exclusive, func(claim nodetable.Symbol) bool { return len(r.table.Users(claim)) > 0 })
+	return slices.ContainsFunc(r.exclusive, func(claim nodetable.Symbol) bool { return r.table.Users(claim).Len() > 0 })
 }
 
 // Filter rejects nodes with a conflicting disk, and all nodes while a
 // ReadWriteOncePod claim is in use.
 func (r *Restrictions) Filter(c *framework.Cycle) framework.Status {
 	for i := range c.Pod.Disks {
-		for _, use := range r.table.Users(c.Pod.Disks[i].ID) {
+		for use := range r.table.Users(c.Pod.Disks[i].ID).Rows() {
 			if c.Feasible.Has(use.Row) && slices.ContainsFunc(r.table.PodsOn(use.Row), func(p *nodetable.Pod) bool { return exclude(c.Pod, p) }) {
 				c.Reject(use.Row, noDisk, false)
 			}
