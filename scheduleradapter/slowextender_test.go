@@ -20,7 +20,7 @@ import (
 	"github.com/evictd/evictd/internal/process"
 )
 
-// slowExtender holds the requests for the pod "held" until the test responds. Of all others
+// slowExtender holds the requests for pods whose names begin with "held" until the test responds. Of all others
 // it accepts each node.
 type slowExtender struct {
 	t        *testing.T
@@ -65,7 +65,7 @@ func (e *slowExtender) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		e.t.Error(err)
 	}
 	answer := map[string]any{"NodeNames": args.NodeNames, "NodeNameToMetaVictims": args.NodeNameToMetaVictims}
-	if args.Pod.Metadata.Name != "held" {
+	if !strings.HasPrefix(args.Pod.Metadata.Name, "held") {
 		json.NewEncoder(w).Encode(answer)
 		return
 	}
@@ -208,6 +208,40 @@ func TestPodsAreScheduledWhileAnExtenderAnswersExplain(t *testing.T) {
 	<-e.asked
 	if page := <-explained; !strings.HasPrefix(page, "503 ") {
 		t.Errorf("explained without a response: %s", page)
+	}
+	if verb := <-e.canceled; verb != "filter" {
+		t.Errorf("canceled: %s", verb)
+	}
+}
+
+// rule: S8.65
+func TestPodsAreScheduledWhileAnExtenderAnswersWhatIf(t *testing.T) {
+	c := newLiveCluster(t)
+	e := newSlowExtender(t)
+	c.node("a")
+	s := c.runs("--leader-elect=false", "--config", e.file("filterVerb: filter", ""))
+	c.pod("first")
+	c.bound("first")
+	e.hold()
+	answered := make(chan string)
+	file := c.document("{apiVersion: v1, kind: Pod, metadata: {name: held}, spec: {containers: [{name: main}]}}")
+	ask := func() {
+		_, out, errs := s.whatIf(file)
+		answered <- out + errs
+	}
+	go ask()
+	<-e.asked
+	c.pod("next")
+	c.bound("next")
+	e.respond(`{"NodeNames": ["a"]}`)
+	if out := <-answered; !strings.HasPrefix(out, "default/held: 1 of 1 pods fit\n  the cluster changed while the pods were tried\n") {
+		t.Errorf("the answer is %s", out)
+	}
+	e.hold()
+	go ask()
+	<-e.asked
+	if out := <-answered; !strings.Contains(out, "\n1 of 1 pods are not tried: ") {
+		t.Errorf("the answer without a response is %s", out)
 	}
 	if verb := <-e.canceled; verb != "filter" {
 		t.Errorf("canceled: %s", verb)

@@ -131,8 +131,11 @@ func TestAPodThatLeavesASuspendedPodGroupIsNotTried(t *testing.T) {
 	withSlowFilter(t, func(w *slowFilter) {
 		w.node("a")
 		w.gang("workers", 1, 10)
-		w.set("p", prioritized(10), grouped("workers"))
-		w.set("q", prioritized(10), grouped("workers"))
+		p, q := w.pod("p", prioritized(10), grouped("workers")), w.pod("q", prioritized(10), grouped("workers"))
+		w.do(func() { // the group is not attempted without q
+			w.SetPod(p)
+			w.SetPod(q)
+		})
 		w.after()
 		w.remove("p", prioritized(10), grouped("workers"))
 		w.answer("p")
