@@ -105,7 +105,7 @@ func (d *Driver) step() (again bool) {
 		d.kill(&next)
 		d.Chosen = d.Chosen || len(next.Evictions) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain) > 0 {
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps) > 0 {
 		d.Decisions = append(d.Decisions, next)
 	}
 	return again || len(in.Outcomes) > 0

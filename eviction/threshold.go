@@ -113,6 +113,8 @@ type Config struct {
 	EnoughVictims bool
 	// PreferenceNamespaces are those in which the Preference of a pod counts.
 	PreferenceNamespaces []string
+	// Warnings says which pods are warned before one is evicted.
+	Warnings Warnings
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim
 	// that ranks first end at a hard threshold in place of another pod.
 	MeasuresRelief bool

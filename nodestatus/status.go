@@ -44,6 +44,20 @@ type Status struct {
 	Growing *Growing `json:"growing,omitempty"`
 	// Outside are the shortages that are not those of the pods.
 	Outside []Outside `json:"outside,omitempty"`
+	// Steps are those before evictions that are in effect.
+	Steps []Step `json:"steps,omitempty"`
+}
+
+// Step is a step before evictions that is in effect on a container.
+type Step struct {
+	Step      string    `json:"step"` // warn
+	Pod       string    `json:"pod"`  // namespace/name
+	UID       types.UID `json:"uid"`
+	Container string    `json:"container"`
+	// Cause is the kind of the threshold, and its signal, or limit.
+	Cause string `json:"cause"`
+	Since Time   `json:"since"`
+	Last  Time   `json:"last"` // taken again
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).

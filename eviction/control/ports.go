@@ -130,10 +130,11 @@ const (
 	Reconfigured Source = "reconfigured"
 	GraceEnded   Source = "grace-ended"
 	PodRestarted Source = "pod-restarted"
+	Watched      Source = "watched"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 12
+const numSources = 13
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
