@@ -207,7 +207,7 @@ test/controlplane/bin/scheduler_perf: $(wildcard test/controlplane/parts/perf/*.
 	touch $@
 
 .PHONY: conformance
-conformance: conformance-if-possible ## upstream's own specs of scheduling and of the API and cases of scheduler_perf, by Kubernetes, evictd-scheduler and evictd-apiserver; takes an hour
+conformance: conformance-if-possible ## upstream's own specs of scheduling and of the API and cases of scheduler_perf, by Kubernetes, evictd-scheduler and evictd-apiserver; takes two hours
 	@go run ./test/controlplane/conformance $(CONFORMANCEFLAGS)
 
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of

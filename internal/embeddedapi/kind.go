@@ -22,16 +22,17 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/api/validation"
-	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	content "k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // kind is one resource of the API, with its special cases.
@@ -69,12 +70,12 @@ type conversion struct {
 // fitsPath is a name that kube-apiserver leaves to clients: it fits in a path and, before the extension of a
 // manifest, in the name of a file that is not hidden.
 func fitsPath(name string, prefix bool) []string {
-	faults := path.IsValidPathSegmentPrefix(name)
+	faults := content.IsPathSegmentPrefix(name)
 	if !prefix {
-		faults = path.IsValidPathSegmentName(name)
+		faults = content.IsPathSegmentName(name)
 	}
-	if len(name) > content.DNS1123SubdomainMaxLength {
-		faults = append(faults, content.MaxLenError(content.DNS1123SubdomainMaxLength))
+	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
+		faults = append(faults, utilvalidation.MaxLenError(utilvalidation.DNS1123SubdomainMaxLength))
 	}
 	if len(faults) == 0 && strings.HasPrefix(name, ".") {
 		faults = append(faults, "may not begin with a dot")
@@ -112,21 +113,23 @@ func schedulingKinds() []*kind {
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
 		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
 			admit: admitPriorityClass, columns: priorityClassColumns},
-		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass", versioned: true,
+		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass", upsert: true, versioned: true,
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
 		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
 			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true, admit: admitDriver},
 		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
 			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, columns: csiNodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true, columns: attachmentColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, admit: checked(podvalidation.CSINode), columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true,
+			admit: checked(podvalidation.CSIStorageCapacity)},
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true,
+			admit: admitAttachment, columns: attachmentColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
 			admit: admitClaim, columns: claimColumns},
-		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true, names: validation.NameIsDNSLabel,
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true, upsert: true, names: validation.NameIsDNSLabel,
 			admit: admitService, fields: serviceFields, columns: serviceColumns},
 		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
@@ -146,7 +149,7 @@ func schedulingKinds() []*kind {
 			admit: admitEvent, fields: regardingFields, columns: eventColumns,
 			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
 		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, versioned: true,
-			ttl: time.Hour, memory: v1.NamespaceNodeLease, columns: leaseColumns},
+			ttl: time.Hour, memory: v1.NamespaceNodeLease, admit: admitLease, columns: leaseColumns},
 	}
 }
 

@@ -73,6 +73,9 @@ const nameAttempts = 8
 // create admits an object and stores it. The store then owns the object.
 func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, error) {
 	generate := object.GetName() == "" && object.GetGenerateName() != ""
+	if k.Kind == "LimitRange" && object.GetName() == "" && !generate {
+		object.SetName(string(uuid.NewUUID())) // as kube-apiserver does
+	}
 	for range nameAttempts {
 		if generate {
 			base := object.GetGenerateName()
@@ -208,10 +211,14 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	}
 	a.defaults.Set(object)
 	keepMeta(old, object)
+	managed := c.manager != "" && !c.applied
+	if managed && c.sub == ephemeral { // kube-apiserver's manager has what the update names, too
+		object = a.managers.Update(c.writer(), old, object)
+	}
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
 	}
-	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
+	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
@@ -325,6 +332,9 @@ func (r *request) put() (int, runtime.Object, error) {
 	code := http.StatusOK
 	if r.kind.upsert {
 		c.missing = func() (store.Object, error) {
+			if uid := object.GetUID(); uid != "" {
+				return nil, conflict(r.kind.groupResource(), object, unlike("UID", uid, ""))
+			}
 			code = http.StatusCreated
 			object.SetResourceVersion("")
 			object.SetManagedFields(nil)

@@ -49,8 +49,7 @@ func summarize(table *nodetable.Table, row nodetable.Row, now time.Time) NodeSum
 		Name: n.Name.Value(), Unschedulable: n.Unschedulable, Evicted: len(table.Evictions(n.Name)),
 		Given: Given{given(&table.CPU), given(&table.Memory), given(&table.Pods)},
 	}
-	for i := range n.Object.Status.Conditions {
-		condition := &n.Object.Status.Conditions[i]
+	for _, condition := range n.Conditions {
 		switch {
 		case condition.Status != v1.ConditionTrue:
 		case condition.Type == v1.NodeReady:
@@ -59,8 +58,8 @@ func summarize(table *nodetable.Table, row nodetable.Row, now time.Time) NodeSum
 			s.Conditions = append(s.Conditions, string(condition.Type))
 		}
 	}
-	for i := range n.Object.Spec.Taints {
-		s.Taints = append(s.Taints, n.Object.Spec.Taints[i].ToString())
+	for _, taint := range n.Taints {
+		s.Taints = append(s.Taints, (&v1.Taint{Key: taint.Key.Value(), Value: taint.Value.Value(), Effect: taint.Effect}).ToString())
 	}
 	if h := table.Headroom(n.Name); h != nil {
 		s.Silent, s.Levels = h.Until.Before(now), map[string]string{}

@@ -30,14 +30,62 @@ type nominationDeadline struct {
 	pod   types.UID
 	node  string
 	until time.Time
+
+	serial uint64
 }
 
-// nominationDeadlines are sorted by until.
-type nominationDeadlines []nominationDeadline
+// nominationDeadlines has the deadline that was added last for each pod.
+type nominationDeadlines struct {
+	sorted []nominationDeadline // by until, with those that were replaced
+	latest map[types.UID]uint64 // serial by pod
+	serial uint64
+	limit  int // length at which sorted is swept
+}
 
 func (n *nominationDeadlines) add(d nominationDeadline) {
-	at, _ := slices.BinarySearchFunc(*n, d.until, func(other nominationDeadline, until time.Time) int { return other.until.Compare(until) })
-	*n = slices.Insert(*n, at, d)
+	n.serial++
+	d.serial, n.latest[d.pod] = n.serial, n.serial
+	at, _ := slices.BinarySearchFunc(n.sorted, d.until, func(other nominationDeadline, until time.Time) int { return other.until.Compare(until) })
+	n.sorted = slices.Insert(n.sorted, at, d)
+}
+
+// first is the earliest deadline of a nomination that there is; false: there is none. It
+// drops the others.
+func (n *nominationDeadlines) first(holds func(nominationDeadline) bool) (d nominationDeadline, found bool) {
+	for len(n.sorted) > 0 {
+		if d = n.sorted[0]; n.latest[d.pod] == d.serial && holds(d) {
+			return d, true
+		}
+		n.removeFirst()
+	}
+	return d, false
+}
+
+func (n *nominationDeadlines) removeFirst() {
+	d := n.sorted[0]
+	n.sorted = n.sorted[1:]
+	n.forget(d)
+}
+
+func (n *nominationDeadlines) forget(d nominationDeadline) {
+	if n.latest[d.pod] == d.serial {
+		delete(n.latest, d.pod)
+	}
+}
+
+// sweep drops what holds no longer when the number has doubled.
+func (n *nominationDeadlines) sweep(holds func(nominationDeadline) bool) {
+	if len(n.sorted) < n.limit {
+		return
+	}
+	n.sorted = slices.DeleteFunc(n.sorted, func(d nominationDeadline) bool {
+		if n.latest[d.pod] == d.serial && holds(d) {
+			return false
+		}
+		n.forget(d)
+		return true
+	})
+	n.limit = 2*len(n.sorted) + 64
 }
 
 // setNominationDeadline sets the deadline of a nomination: the longest grace period
@@ -50,9 +98,10 @@ func (s *Scheduler) setNominationDeadline(now time.Time, pod types.UID, node str
 			last = end
 		}
 	}
-	s.nominationDeadlines = slices.DeleteFunc(s.nominationDeadlines, func(n nominationDeadline) bool { return n.pod == pod || !s.isNominated(n) })
+	delete(s.nominationDeadlines.latest, pod)
+	s.nominationDeadlines.sweep(s.isNominated)
 	if node != "" {
-		s.nominationDeadlines.add(nominationDeadline{pod, node, last.Add(preempt.TerminationTimeout)})
+		s.nominationDeadlines.add(nominationDeadline{pod: pod, node: node, until: last.Add(preempt.TerminationTimeout)})
 	}
 }
 
@@ -70,11 +119,14 @@ func (s *Scheduler) isNominated(n nominationDeadline) bool { return s.Nominator.
 // and activates the pods. Preemption does not select a node with an overdue victim
 // again.
 func (s *Scheduler) expireNominations(now time.Time) {
-	for len(s.nominationDeadlines) > 0 && !s.nominationDeadlines[0].until.After(now) {
-		n := s.nominationDeadlines[0]
-		s.nominationDeadlines = slices.Delete(s.nominationDeadlines, 0, 1)
+	for {
+		n, found := s.nominationDeadlines.first(s.isNominated)
+		if !found || n.until.After(now) {
+			return
+		}
+		s.nominationDeadlines.removeFirst()
 		e := s.Queue.Get(n.pod)
-		if e == nil || !s.isNominated(n) {
+		if e == nil {
 			continue
 		}
 		overdue, last := s.terminatingPods(n.node, e.Pod.Priority, now)

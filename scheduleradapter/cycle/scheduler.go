@@ -91,6 +91,8 @@ type Scheduler struct {
 	attempted nodetable.PodGroupKey // the pod group of the running attempt; zero: none
 	waiting   map[types.UID]*waitingPod
 
+	permitDeadlines     permitDeadlines
+	permitDeadlineLimit int // length at which they are swept
 	nominationDeadlines nominationDeadlines
 	previousNominations map[types.UID]string // nominations of pods before they were assumed
 	preemptionLoops     preemptionLoops
@@ -100,8 +102,8 @@ type Scheduler struct {
 // Config.Profiles.
 func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 	s := &Scheduler{
-		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: &numbers{cfg.Env.Random},
-		cycle: &framework.Cycle{}, waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
+		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: &numbers{cfg.Env.Random}, cycle: &framework.Cycle{},
+		waiting: map[types.UID]*waitingPod{}, nominationDeadlines: nominationDeadlines{latest: map[types.UID]uint64{}}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
 	s.keepsCycles = cfg.KeepsCycles
@@ -165,11 +167,8 @@ func (s *Scheduler) Deadline() (time.Time, bool) {
 			at, found = end, true
 		}
 	}
-	for len(s.nominationDeadlines) > 0 && !s.isNominated(s.nominationDeadlines[0]) {
-		s.nominationDeadlines = slices.Delete(s.nominationDeadlines, 0, 1)
-	}
-	if len(s.nominationDeadlines) > 0 {
-		earlier(s.nominationDeadlines[0].until)
+	if n, nominated := s.nominationDeadlines.first(s.isNominated); nominated {
+		earlier(n.until)
 	}
 	for _, p := range s.preemptionLoops.pauses {
 		earlier(p.until)

@@ -2,6 +2,7 @@ package cycle
 
 import (
 	"cmp"
+	"container/heap"
 	"iter"
 	"maps"
 	"slices"
@@ -26,8 +27,51 @@ func (s *Scheduler) addWaitingPod(b Binding, timeouts map[string]time.Duration, 
 	w := &waitingPod{Binding: b, since: now, deadlines: make(map[string]time.Time, len(timeouts))}
 	for plugin, timeout := range timeouts {
 		w.deadlines[plugin] = now.Add(timeout)
+		heap.Push(&s.permitDeadlines, permitDeadline{now.Add(timeout), plugin, w})
 	}
 	s.waiting[b.Pod.UID] = w
+	s.sweepPermitDeadlines()
+}
+
+// permitDeadline is when the wait of a pod for a plugin ends.
+type permitDeadline struct {
+	at     time.Time
+	plugin string
+	pod    *waitingPod
+}
+
+// permitDeadlines are a heap, with those of waits that have ended.
+type permitDeadlines []permitDeadline
+
+func (d permitDeadlines) Len() int { return len(d) }
+func (d permitDeadlines) Less(i, j int) bool {
+	a, b := &d[i], &d[j]
+	return cmp.Or(a.at.Compare(b.at), cmp.Compare(a.pod.Pod.UID, b.pod.Pod.UID), cmp.Compare(a.plugin, b.plugin)) < 0
+}
+func (d permitDeadlines) Swap(i, j int) { d[i], d[j] = d[j], d[i] }
+func (d *permitDeadlines) Push(x any)   { *d = append(*d, x.(permitDeadline)) }
+func (d *permitDeadlines) Pop() any {
+	last := len(*d) - 1
+	x := (*d)[last]
+	(*d)[last] = permitDeadline{}
+	*d = (*d)[:last]
+	return x
+}
+
+// awaits reports whether the pod still waits for the plugin.
+func (s *Scheduler) awaits(d permitDeadline) bool {
+	_, asked := d.pod.deadlines[d.plugin]
+	return asked && s.waiting[d.pod.Pod.UID] == d.pod
+}
+
+// sweepPermitDeadlines drops those of waits that have ended when the number has doubled.
+func (s *Scheduler) sweepPermitDeadlines() {
+	if len(s.permitDeadlines) < s.permitDeadlineLimit {
+		return
+	}
+	s.permitDeadlines = slices.DeleteFunc(s.permitDeadlines, func(d permitDeadline) bool { return !s.awaits(d) })
+	heap.Init(&s.permitDeadlines)
+	s.permitDeadlineLimit = 2*len(s.permitDeadlines) + 64
 }
 
 // IsWaiting reports whether a pod waits for Permit.
@@ -82,12 +126,11 @@ func (s *Scheduler) Reject(now time.Time, uid types.UID, status framework.Status
 // permitDeadline is the next timeout of a waiting pod, and the plugin that set it;
 // false: no pod waits.
 func (s *Scheduler) permitDeadline() (at time.Time, uid types.UID, plugin string, found bool) {
-	for id, w := range s.waiting {
-		for name, deadline := range w.deadlines {
-			if !found || cmp.Or(deadline.Compare(at), cmp.Compare(id, uid), cmp.Compare(name, plugin)) < 0 {
-				at, uid, plugin, found = deadline, id, name, true
-			}
+	for len(s.permitDeadlines) > 0 {
+		if d := s.permitDeadlines[0]; s.awaits(d) {
+			return d.at, d.pod.Pod.UID, d.plugin, true
 		}
+		heap.Pop(&s.permitDeadlines)
 	}
-	return at, uid, plugin, found
+	return at, uid, plugin, false
 }

@@ -10,7 +10,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/apimachinery/pkg/util/uuid"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -98,7 +97,6 @@ type trial struct {
 	Profile
 	question Question
 	digest   *nodetable.Pod
-	prefix   string // of the uids
 	// claims: Reserve uses what the filters found for the pod.
 	claims bool
 
@@ -149,7 +147,7 @@ func (s *Scheduler) WhatIf(now time.Time, q Question) WhatIf {
 
 func newTrial(s *Scheduler, work context.Context, q Question) *trial {
 	t := &trial{
-		Scheduler: s, Profile: s.profiles[q.Pod.Spec.SchedulerName], question: q, digest: nodetable.NewPod(q.Pod), prefix: string(uuid.NewUUID()),
+		Scheduler: s, Profile: s.profiles[q.Pod.Spec.SchedulerName], question: q, digest: nodetable.NewPod(q.Pod),
 		random: s.random.fork(), start: s.nextStart, disrupted: map[types.UID]int32{},
 	}
 	t.attempt = &framework.Cycle{Work: work, Suspends: true, WhatIf: true}
@@ -261,7 +259,7 @@ func (t *trial) followsEviction() bool {
 // newPod makes a pod of the question.
 func (t *trial) newPod(serial int) *nodetable.Pod {
 	digest, object := *t.digest, *t.digest.Object
-	object.Name, object.UID = fmt.Sprintf("%s-%d", object.Name, serial), types.UID(fmt.Sprintf("%s-%d", t.prefix, serial))
+	object.Name, object.UID = fmt.Sprintf("%s-%d", object.Name, serial), types.UID(fmt.Sprintf("whatif-%d", serial)) // an API server makes none like it
 	digest.Object, digest.Name, digest.UID = &object, object.Name, object.UID
 	return &digest
 }

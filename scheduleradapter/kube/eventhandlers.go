@@ -100,12 +100,12 @@ func handle[T object](w *Watch, informer cache.SharedIndexInformer, changed func
 func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error {
 	core := factory.Core().V1()
 	return errors.Join(
-		handle(w, core.Nodes().Informer(), func(old, obj *v1.Node) {
+		handle(w, core.Nodes().Informer(), func(old, obj metav1.Object) {
 			if obj == nil {
-				w.loop.Do(func() { w.loop.RemoveNode(old.Name) })
+				w.loop.Do(func() { w.loop.RemoveNode(old.GetName()) })
 				return
 			}
-			node := nodetable.NewNode(obj)
+			node := nodeDigest(obj)
 			w.loop.Do(func() { w.loop.SetNode(node) })
 		}),
 		handle(w, core.Pods().Informer(), w.pod),
@@ -133,7 +133,7 @@ func (w *Watch) pod(old, obj metav1.Object) {
 	if deleted {
 		obj = old
 	}
-	pod, here := digest(obj)
+	pod, here := podDigest(obj)
 	if deleted || !here {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
 		return
@@ -167,12 +167,12 @@ func (w *Watch) Pressure(factory informers.SharedInformerFactory) error {
 // another goroutine owns, to which do passes functions.
 func (w *Watch) FeedPressure(nodes, factory informers.SharedInformerFactory, do func(func()), table *nodetable.Table) error {
 	return errors.Join(
-		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj *v1.Node) {
+		handle(w, nodes.Core().V1().Nodes().Informer(), func(old, obj metav1.Object) {
 			if obj == nil {
-				do(func() { table.RemoveNode(nodetable.Intern(old.Name)) })
+				do(func() { table.RemoveNode(nodetable.Intern(old.GetName())) })
 				return
 			}
-			node := nodetable.NewNode(obj)
+			node := nodeDigest(obj)
 			do(func() { table.SetNode(node) })
 		}),
 		w.watchHeadroom(factory, do, func(node string, h *nodetable.Headroom) { table.SetHeadroom(nodetable.Intern(node), h) }),

@@ -21,8 +21,8 @@ import (
 type Kept int
 
 const (
-	// Digests: of pods on nodes, what filters and scores read of them; of other objects the
-	// fields that are read.
+	// Digests: of nodes and of pods on nodes, what filters and scores read of them; of other
+	// objects the fields that are read.
 	Digests Kept = iota
 	// Fields are those that are read, for the controllers.
 	Fields
@@ -33,7 +33,7 @@ const (
 // NewInformers makes the informers of Watch and the controllers. They exclude
 // completed pods.
 func NewInformers(client kubernetes.Interface, kept Kept) informers.SharedInformerFactory {
-	transform := []cache.TransformFunc{Digests: digestBound(), Fields: trim, Objects: trimManagedFields}[kept]
+	transform := []cache.TransformFunc{Digests: keepDigests(), Fields: trim, Objects: trimManagedFields}[kept]
 	indexers := cache.Indexers{}
 	if kept != Digests {
 		indexers[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc

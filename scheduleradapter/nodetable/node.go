@@ -4,16 +4,20 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 )
 
 // Node is the immutable digest of a node.
 type Node struct {
-	// Object is used for messages and out-of-tree plugins.
+	// Object is used for devices, volumes and out-of-tree plugins. For a digest of Templates
+	// it has what nodes of a machine type have in common: see OwnObject.
 	Object *v1.Node
 	Name   Symbol
+	UID    types.UID
 	// Zone is region and zone; empty: the node has neither.
 	Zone Symbol
 	// CPU in millicores, Memory and Ephemeral in bytes, Pods as a number.
@@ -23,6 +27,16 @@ type Node struct {
 	Taints                       []Taint
 	Unschedulable                bool
 	Images                       []Image
+	Conditions                   []Condition
+
+	template *nodeTemplate // nil: the object is that of the node
+}
+
+// Condition of a node without its message. Since is the last transition; zero: unknown.
+type Condition struct {
+	Type   v1.NodeConditionType
+	Status v1.ConditionStatus
+	Since  time.Time
 }
 
 // Image is an image name on a node with its size in bytes.
@@ -35,9 +49,13 @@ type Image struct {
 func NewNode(node *v1.Node) *Node {
 	a := node.Status.Allocatable
 	n := &Node{
-		Object: node, Name: Intern(node.Name), Zone: Intern(topology.GetZoneKey(node)),
+		Object: node, Name: Intern(node.Name), UID: node.UID, Zone: Intern(topology.GetZoneKey(node)),
 		CPU: a.Cpu().MilliValue(), Memory: a.Memory().Value(), Ephemeral: a.StorageEphemeral().Value(), Pods: a.Pods().Value(),
 		Extended: extended(a), Labels: NewLabels(node.Labels), Unschedulable: node.Spec.Unschedulable,
+	}
+	for i := range node.Status.Conditions {
+		c := &node.Status.Conditions[i]
+		n.Conditions = append(n.Conditions, Condition{v1.NodeConditionType(Intern(string(c.Type)).Value()), v1.ConditionStatus(Intern(string(c.Status)).Value()), c.LastTransitionTime.Time})
 	}
 	for i := range node.Spec.Taints {
 		n.Taints = append(n.Taints, NewTaint(&node.Spec.Taints[i]))
@@ -78,7 +96,7 @@ func Changes(was, is *Node) (c Change) {
 		{ChangedAllocatable, was.CPU == is.CPU && was.Memory == is.Memory && was.Ephemeral == is.Ephemeral && was.Pods == is.Pods && slices.Equal(was.Extended, is.Extended)},
 		{ChangedLabels, slices.Equal(was.Labels, is.Labels)},
 		{ChangedTaints, was.Unschedulable == is.Unschedulable && slices.Equal(was.Taints, is.Taints)},
-		{ChangedConditions, maps.Equal(conditions(was.Object), conditions(is.Object))},
+		{ChangedConditions, maps.Equal(conditions(was), conditions(is))},
 		{ChangedAnnotations, maps.Equal(was.Object.Annotations, is.Object.Annotations)},
 		{ChangedFeatures, slices.Equal(was.Object.Status.DeclaredFeatures, is.Object.Status.DeclaredFeatures)},
 		{ChangedImages, slices.Equal(was.Images, is.Images)},
@@ -91,10 +109,10 @@ func Changes(was, is *Node) (c Change) {
 	return c
 }
 
-func conditions(n *v1.Node) map[v1.NodeConditionType]v1.ConditionStatus {
-	statuses := make(map[v1.NodeConditionType]v1.ConditionStatus, len(n.Status.Conditions))
-	for i := range n.Status.Conditions {
-		statuses[n.Status.Conditions[i].Type] = n.Status.Conditions[i].Status
+func conditions(n *Node) map[v1.NodeConditionType]v1.ConditionStatus {
+	statuses := make(map[v1.NodeConditionType]v1.ConditionStatus, len(n.Conditions))
+	for _, c := range n.Conditions {
+		statuses[c.Type] = c.Status
 	}
 	return statuses
 }

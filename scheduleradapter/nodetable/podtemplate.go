@@ -54,19 +54,20 @@ func newPodLabels(pod *v1.Pod) *podLabels {
 	return &podLabels{labels, labelSetKey(pod.Namespace, labels)}
 }
 
-// Templates digests pods on nodes, such that pods of a workload share one PodTemplate. It
-// keeps no template that no pod has. Any goroutine may call it.
+// Templates digests pods on nodes, such that pods of a workload share one PodTemplate, and
+// nodes. It keeps no template that no pod or node has. Any goroutine may call it.
 type Templates struct {
 	mu    sync.Mutex
 	byKey map[string]weak.Pointer[PodTemplate]
-	sweep int // number of templates at which those without pods are removed
+	nodes map[string]weak.Pointer[nodeTemplate]
+	sweep int // number of templates at which those without pods and nodes are removed
 	key   []byte
 	sets  map[Symbol]weak.Pointer[podLabels]
 }
 
 // NewTemplates makes an empty Templates.
 func NewTemplates() *Templates {
-	return &Templates{byKey: map[string]weak.Pointer[PodTemplate]{}, sets: map[Symbol]weak.Pointer[podLabels]{}}
+	return &Templates{byKey: map[string]weak.Pointer[PodTemplate]{}, nodes: map[string]weak.Pointer[nodeTemplate]{}, sets: map[Symbol]weak.Pointer[podLabels]{}}
 }
 
 // NewPod is the digest without the object for a pod that is on a node, unless something
@@ -148,11 +149,7 @@ func (t *Templates) template(common *v1.Pod) *PodTemplate {
 		return known
 	}
 	template := newSharedTemplate(common.DeepCopy()) // keeps no part of the pod's object
-	if len(t.byKey) >= t.sweep {
-		removeDead(t.byKey)
-		removeDead(t.sets)
-		t.sweep = 2*len(t.byKey) + 64
-	}
+	t.removeDead()
 	t.byKey[string(t.key)] = weak.Make(template)
 	return template
 }
@@ -173,6 +170,17 @@ func (t *Templates) labels(pod *v1.Pod) *podLabels {
 	return l
 }
 
+// removeDead removes what no pod and node has, when there is twice as much as last time.
+func (t *Templates) removeDead() {
+	if len(t.byKey)+len(t.nodes) < t.sweep {
+		return
+	}
+	removeDead(t.byKey)
+	removeDead(t.nodes)
+	removeDead(t.sets)
+	t.sweep = 2*(len(t.byKey)+len(t.nodes)) + 64
+}
+
 func removeDead[K comparable, V any](m map[K]weak.Pointer[V]) {
 	for key, value := range m {
 		if value.Value() == nil {
@@ -189,10 +197,7 @@ func (p *Pod) OwnObject() *v1.Pod {
 	}
 	object := *p.Object
 	object.Name, object.UID, object.Generation = p.Name, p.UID, p.generation
-	object.Labels = make(map[string]string, len(p.Labels))
-	for _, l := range p.Labels {
-		object.Labels[l.Key.Value()] = l.Value.Value()
-	}
+	object.Labels = p.Labels.texts()
 	object.CreationTimestamp = metav1.Time{Time: p.Created}
 	object.Spec.NodeName = p.Node.Value()
 	if !p.Started.IsZero() {

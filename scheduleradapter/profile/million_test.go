@@ -51,7 +51,7 @@ func newHugeCluster(b *testing.B, nodes int) *hugeCluster {
 	w.caching, w.full = scheduler(&w.random, false), scheduler(&w.fullRandom, true)
 	for i := range nodes {
 		name := fmt.Sprint("node-", i)
-		w.table.SetNode(nodetable.NewNode(&v1.Node{
+		w.table.SetNode(w.templates.NewNode(&v1.Node{
 			ObjectMeta: metav1.ObjectMeta{Name: name, Labels: map[string]string{v1.LabelHostname: name, v1.LabelTopologyZone: fmt.Sprint("zone-", i%3)}},
 			Status: v1.NodeStatus{Allocatable: v1.ResourceList{
 				v1.ResourceCPU: resource.MustParse("4"), v1.ResourceMemory: resource.MustParse("32Gi"), v1.ResourcePods: resource.MustParse("110"),

@@ -11,8 +11,8 @@ import (
 
 // Nominator has the nominated nodes of pods, of all schedulers.
 type Nominator struct {
-	nominations []nomination // in the order in which they were added
-	nodes       map[types.UID]nodetable.Symbol
+	nominations []nomination // in the order in which they were added; without a pod: cleared
+	at          map[types.UID]int
 	on          map[nodetable.Symbol][]*nodetable.Pod // by node, in the same order
 }
 
@@ -23,7 +23,7 @@ type nomination struct {
 
 // NewNominator makes an empty Nominator.
 func NewNominator() *Nominator {
-	return &Nominator{nodes: map[types.UID]nodetable.Symbol{}, on: map[nodetable.Symbol][]*nodetable.Pod{}}
+	return &Nominator{at: map[types.UID]int{}, on: map[nodetable.Symbol][]*nodetable.Pod{}}
 }
 
 // Nominate replaces the nomination of a pod; an empty node clears it.
@@ -33,8 +33,8 @@ func (n *Nominator) Nominate(pod *nodetable.Pod, node string) {
 		return
 	}
 	p := nomination{pod, nodetable.Intern(node)}
+	n.at[pod.UID] = len(n.nominations)
 	n.nominations = append(n.nominations, p)
-	n.nodes[pod.UID] = p.node
 	n.on[p.node] = append(n.on[p.node], pod)
 }
 
@@ -50,22 +50,35 @@ func (n *Nominator) Update(before, after *nodetable.Pod) {
 
 // Clear clears the nomination of a pod.
 func (n *Nominator) Clear(uid types.UID) {
-	node, ok := n.nodes[uid]
+	at, ok := n.at[uid]
 	if !ok {
 		return
 	}
-	delete(n.nodes, uid)
-	n.nominations = slices.DeleteFunc(n.nominations, func(p nomination) bool { return p.pod.UID == uid })
+	node := n.nominations[at].node
+	delete(n.at, uid)
+	n.nominations[at] = nomination{}
+	n.sweep()
 	n.on[node] = slices.DeleteFunc(n.on[node], func(p *nodetable.Pod) bool { return p.UID == uid })
 	if len(n.on[node]) == 0 {
 		delete(n.on, node)
 	}
 }
 
+// sweep removes the cleared nominations when they are more than the others.
+func (n *Nominator) sweep() {
+	if len(n.nominations) <= 2*len(n.at)+64 {
+		return
+	}
+	n.nominations = slices.DeleteFunc(n.nominations, func(p nomination) bool { return p.pod == nil })
+	for i := range n.nominations {
+		n.at[n.nominations[i].pod.UID] = i
+	}
+}
+
 // Node is the nominated node of a pod; empty: none.
 func (n *Nominator) Node(uid types.UID) string {
-	if node, ok := n.nodes[uid]; ok {
-		return node.Value()
+	if at, ok := n.at[uid]; ok {
+		return n.nominations[at].node.Value()
 	}
 	return ""
 }
@@ -79,7 +92,7 @@ func (n *Nominator) On(node nodetable.Symbol) iter.Seq[*nodetable.Pod] {
 func (n *Nominator) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
 	return func(yield func(*nodetable.Pod, nodetable.Symbol) bool) {
 		for _, p := range n.nominations {
-			if !yield(p.pod, p.node) {
+			if p.pod != nil && !yield(p.pod, p.node) {
 				return
 			}
 		}
@@ -87,4 +100,4 @@ func (n *Nominator) All() iter.Seq2[*nodetable.Pod, nodetable.Symbol] {
 }
 
 // Len is the number of nominations.
-func (n *Nominator) Len() int { return len(n.nominations) }
+func (n *Nominator) Len() int { return len(n.at) }

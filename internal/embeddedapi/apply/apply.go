@@ -88,9 +88,6 @@ func (m *Managers) of(p part, hasStatus bool) (*managedfields.FieldManager, erro
 func ignored(p part, hasStatus bool) map[fieldpath.APIVersion]fieldpath.Filter {
 	var kept *fieldpath.Set
 	switch {
-	case p.sub == "ephemeralcontainers":
-		written := fieldpath.NewIncludeMatcherFilter(fieldpath.MakePrefixMatcherOrDie("spec", "ephemeralContainers"))
-		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(p.GroupVersion().String()): written}
 	case p.sub == "status":
 		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
 	case p.sub == "" && hasStatus:

@@ -250,15 +250,39 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	}
 	for _, i := range slices.Sorted(maps.Keys(p.deferred)) {
 		if claim := p.existing[i]; p.deferred[i] && isFree(claim.ResourceClaim, c.Pod.UID) {
-			p.api.Deallocate(claim.ResourceClaim, c.Pod.Object)
+			once(c, claim.ResourceClaim, p.api.Deallocate)
 			return rejected("deallocation of ResourceClaim completed")
 		}
 	}
 	if p.stale {
-		p.api.Delete(p.special, c.Pod.Object)
+		once(c, p.special, p.api.Delete)
 		return rejected("deletion of ResourceClaim completed")
 	}
 	return rejected("")
+}
+
+// removal is what PostFilter has queued for a version of a claim.
+type removal struct {
+	claim   types.UID
+	version string
+}
+
+func (removal) Answered() <-chan struct{} { return answered }
+
+var answered = func() <-chan struct{} {
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}()
+
+// once queues a removal, unless an earlier run of the attempt has: an extender that
+// another PostFilter plugin asks suspends the attempt.
+func once(c *framework.Cycle, claim *resourceapi.ResourceClaim, remove func(*resourceapi.ResourceClaim, *v1.Pod)) {
+	this := removal{claim.UID, claim.ResourceVersion}
+	c.Ask(func(sent framework.Request) bool { return sent == framework.Request(this) }, func(context.Context) framework.Request {
+		remove(claim, c.Pod.Object)
+		return this
+	})
 }
 
 // PodGroupPostFilter runs PostFilter for the pods of a group that may use devices.

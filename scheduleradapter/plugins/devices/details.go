@@ -87,6 +87,6 @@ func (p *Plugin) fits(claim *resourceapi.ResourceClaim, node *nodetable.Node, un
 	}
 	ctx, cancel := p.api.WithTimeout(p.ctx, p.filterTimeout)
 	defer cancel()
-	found, err := allocator.Allocate(ctx, node.Object, []*resourceapi.ResourceClaim{claim})
+	found, err := allocator.Allocate(ctx, node.OwnObject(), []*resourceapi.ResourceClaim{claim})
 	return err == nil && len(found) == 1
 }

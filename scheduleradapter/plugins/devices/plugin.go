@@ -345,7 +345,7 @@ func (p *Plugin) allocate(claims []*resourceapi.ResourceClaim, node *nodetable.N
 	}
 	ctx, cancel := p.api.WithTimeout(p.ctx, p.filterTimeout)
 	defer cancel()
-	r.allocations, err = allocator.Allocate(ctx, node.Object, claims)
+	r.allocations, err = allocator.Allocate(ctx, node.OwnObject(), claims)
 	switch {
 	case errors.Is(err, context.DeadlineExceeded):
 		return r, fmt.Errorf("node %s: timed out trying to allocate devices", node.Name.Value())

@@ -192,7 +192,7 @@ func faded(age, halfLife time.Duration) int64 {
 
 // Reserve counts a pod on a recovering node.
 func (p *Plugin) Reserve(a framework.Assignment) framework.Status {
-	if recovered := p.recovered(a.Node.Object); !recovered.IsZero() {
+	if recovered := p.recovered(a.Node); !recovered.IsZero() {
 		since := p.placed[a.Node.Name]
 		if !since.recovered.Equal(recovered) {
 			since = arrivals{recovered: recovered}
@@ -219,14 +219,13 @@ func (p *Plugin) arrived(node *nodetable.Node, since arrivals) {
 
 // recovered is when the last pressure of a node ended; zero: before the ramp. A new
 // node counts as recovered.
-func (p *Plugin) recovered(node *v1.Node) (last time.Time) {
+func (p *Plugin) recovered(node *nodetable.Node) (last time.Time) {
 	if p.args.Ramp.Duration == 0 {
 		return time.Time{}
 	}
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
-		if _, of := pressureOf(c.Type); of && c.Status == v1.ConditionFalse && c.LastTransitionTime.After(last) {
-			last = c.LastTransitionTime.Time
+	for _, c := range node.Conditions {
+		if _, of := pressureOf(c.Type); of && c.Status == v1.ConditionFalse && c.Since.After(last) {
+			last = c.Since
 		}
 	}
 	if p.now.Sub(last) >= p.args.Ramp.Duration {

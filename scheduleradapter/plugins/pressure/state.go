@@ -52,7 +52,7 @@ func (p *Plugin) changed(row nodetable.Row) bool {
 func (p *Plugin) look(row nodetable.Row) {
 	node := p.table.Node(row)
 	headroom := p.headroom(node)
-	p.readConditions(row, node.Object, headroom != nil)
+	p.readConditions(row, node, headroom != nil)
 	if *p.args.Headroom && headroom != nil {
 		for _, s := range headroom.Signals {
 			if k, known := kindOf[s.Signal]; known && s.Level == nodetable.LevelHard {
@@ -82,7 +82,7 @@ func (p *Plugin) nodeScore(node *nodetable.Node, headroom *nodetable.Headroom) i
 			score = min(score, levelScores[s.Level])
 		}
 	}
-	if recovered := p.recovered(node.Object); !recovered.IsZero() {
+	if recovered := p.recovered(node); !recovered.IsZero() {
 		risen := framework.MaxScore * int64(p.now.Sub(recovered)) / int64(p.args.Ramp.Duration)
 		score = min(score, max(0, risen-arrivalCost*p.placed[node.Name].pods))
 	}
@@ -91,9 +91,8 @@ func (p *Plugin) nodeScore(node *nodetable.Node, headroom *nodetable.Headroom) i
 
 // readConditions reads the enabled conditions that are true. Evictd's own
 // conditions are ignored without a valid Lease.
-func (p *Plugin) readConditions(row nodetable.Row, node *v1.Node, fresh bool) {
-	for i := range node.Status.Conditions {
-		c := &node.Status.Conditions[i]
+func (p *Plugin) readConditions(row nodetable.Row, node *nodetable.Node, fresh bool) {
+	for _, c := range node.Conditions {
 		own := strings.HasPrefix(string(c.Type), "evictd.io/")
 		if k, of := pressureOf(c.Type); of && p.conditions[k] && c.Status == v1.ConditionTrue && (fresh || !own) {
 			p.short[k].Set(row)

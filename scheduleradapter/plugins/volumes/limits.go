@@ -45,11 +45,17 @@ func newUsual(limit config.InTreeLimit) (*defaultLimit, error) {
 }
 
 // on is the limit of a node; -1: none.
-func (u *defaultLimit) on(node *v1.Node) int32 {
+func (u *defaultLimit) on(node *nodetable.Node) int32 {
 	if u == nil {
 		return -1
 	}
-	name := cmp.Or(node.Labels[v1.LabelInstanceTypeStable], node.Labels[v1.LabelInstanceType])
+	label := func(key string) string {
+		if value, found := node.Labels.Get(nodetable.Intern(key)); found {
+			return value.Value()
+		}
+		return ""
+	}
+	name := cmp.Or(label(v1.LabelInstanceTypeStable), label(v1.LabelInstanceType))
 	most, known := u.types[name]
 	if !known {
 		if most = u.Count; u.there != nil && u.there.MatchString(name) {
@@ -163,7 +169,7 @@ func (l *Limits) check(c *framework.Cycle, attacher nodetable.Symbol, usually *d
 	for row := range c.Feasible.All() {
 		most := use.limit[row]
 		if most < 0 {
-			most = usually.on(l.table.Node(row).Object)
+			most = usually.on(l.table.Node(row))
 		}
 		if most < 0 || int(use.count[row])+len(l.wanted) <= int(most) {
 			continue

@@ -40,7 +40,7 @@ var minimal = map[string]string{
 
 	"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers": `{"spec":{"maxReplicas":2,"scaleTargetRef":{"apiVersion":"apps/v1","kind":"Deployment","name":"a"}}}`,
 	"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases":           `{}`,
-	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices":      `{"addressType":"IPv4","endpoints":[]}`,
+	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices":      `{"addressType":"IPv4"}`,
 	"/apis/events.k8s.io/v1/namespaces/{ns}/events": `{"eventTime":"2026-01-01T00:00:00.000000Z","reportingController":"a/b","reportingInstance":"i","action":"a","reason":"r","type":"Normal",` +
 		`"regarding":{"namespace":"{ns}"}}`,
 	"/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies": `{"spec":{"podSelector":{}}}`,
@@ -70,7 +70,7 @@ const (
 // compareKinds compares what the two servers answer to requests to each kind that the embedded API stores.
 func compareKinds(t *testing.T, namespace string, answers func(s *side, path string, body object, hasStatus bool, kept map[string]string) []any) {
 	kept := map[string]string{"ns": namespace}
-	kube, embedded := sideOf(t, started(t, servers[0].get)), sideOf(t, started(t, servers[1].get))
+	kube, embedded := newSide(t, sides[0]), newSide(t, sides[1])
 	for _, s := range []*side{kube, embedded} {
 		s.must(t, request{Request: "POST /api/v1/namespaces", Body: json.RawMessage(`{"metadata":{"name":"{ns}"}}`)}, kept)
 		t.Cleanup(func() { s.must(t, request{Request: "DELETE /api/v1/namespaces/{ns}"}, kept) })
@@ -95,9 +95,13 @@ func compareKinds(t *testing.T, namespace string, answers func(s *side, path str
 // which kube-apiserver takes of some kinds only.
 func TestAnUpdateOfEveryKindNeedsItsVersionOrNot(t *testing.T) {
 	compareKinds(t, "updates", func(s *side, path string, body object, hasStatus bool, kept map[string]string) (answers []any) {
+		at := path + "/a"
+		for _, meta := range []object{{"name": "a"}, {"name": "a", "uid": "b"}, {"name": "a", "resourceVersion": "1"}, {"name": "a", "resourceVersion": "0"}} { // no object is there
+			body["metadata"] = meta
+			answers = append(answers, s.refusal(t, random{}.sends("PUT", at+"?dryRun=All", "", body), kept))
+		}
 		body["metadata"] = object{"name": "a"}
 		s.must(t, random{}.sends("POST", path, "", body), kept)
-		at := path + "/a"
 		defer s.must(t, random{}.sends("DELETE", at, "", deleteNow), kept)
 		for _, version := range []any{"", "0", nil} {
 			now := s.must(t, request{Request: "GET " + at}, kept)[0].(object)

@@ -6,6 +6,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"slices"
+	"strings"
+
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 )
 
 // A world is a namespace of its own, and what is sent to it. {ns} is its name, {rv:KIND/NAME} and
@@ -25,12 +28,47 @@ const noSecrets = "count/secrets"
 var smallClaims = object{"type": "PersistentVolumeClaim", "max": object{"storage": "2Gi"}}
 
 // resources are the kinds of random requests, with their paths in {ns}.
-var resources = map[string]string{
+var resources = withPlain(map[string]string{
 	"configmaps": "/api/v1/namespaces/{ns}/configmaps", "pods": "/api/v1/namespaces/{ns}/pods", "deployments": "/apis/apps/v1/namespaces/{ns}/deployments",
 	"limitranges":            "/api/v1/namespaces/{ns}/limitranges",
 	"persistentvolumeclaims": "/api/v1/namespaces/{ns}/persistentvolumeclaims", "jobs": "/apis/batch/v1/namespaces/{ns}/jobs",
 	"statefulsets": "/apis/apps/v1/namespaces/{ns}/statefulsets", "daemonsets": "/apis/apps/v1/namespaces/{ns}/daemonsets", "replicasets": "/apis/apps/v1/namespaces/{ns}/replicasets",
 	"poddisruptionbudgets": "/apis/policy/v1/namespaces/{ns}/poddisruptionbudgets", "nodes": "/api/v1/nodes", "priorityclasses": "/apis/scheduling.k8s.io/v1/priorityclasses",
+})
+
+// plain are the kinds of random requests whose objects are made of minimal and fields.
+var plain = map[string]struct{ version, kind string }{
+	"services": {"v1", "Service"}, "secrets": {"v1", "Secret"}, "serviceaccounts": {"v1", "ServiceAccount"}, "podtemplates": {"v1", "PodTemplate"}, "replicationcontrollers": {"v1", "ReplicationController"},
+	"leases": {"coordination.k8s.io/v1", "Lease"}, "cronjobs": {"batch/v1", "CronJob"}, "controllerrevisions": {"apps/v1", "ControllerRevision"}, "endpointslices": {"discovery.k8s.io/v1", "EndpointSlice"},
+	"resourceclaims": {"resource.k8s.io/v1", "ResourceClaim"}, "resourceclaimtemplates": {"resource.k8s.io/v1", "ResourceClaimTemplate"}, "csistoragecapacities": {"storage.k8s.io/v1", "CSIStorageCapacity"},
+	"horizontalpodautoscalers": {"autoscaling/v2", "HorizontalPodAutoscaler"}, "networkpolicies": {"networking.k8s.io/v1", "NetworkPolicy"},
+}
+
+func withPlain(paths map[string]string) map[string]string {
+	for kind, of := range plain {
+		root := "/apis/" + of.version
+		if of.version == "v1" {
+			root = "/api/v1"
+		}
+		paths[kind] = root + "/namespaces/{ns}/" + kind
+	}
+	return paths
+}
+
+// plainFields are the fields of a new object of a kind, half of the time with one of those that are compared.
+func (r random) plainFields(path string) object {
+	text := []byte(minimal[path])
+	if part := pick(r, fields[path]...); r.chance(2) && len(part) < 1000 {
+		var err error
+		if text, err = jsonpatch.MergePatch(text, []byte(part)); err != nil {
+			panic(err)
+		}
+	}
+	var made object
+	if err := json.Unmarshal(text, &made); err != nil {
+		panic(err)
+	}
+	return made
 }
 
 // watched are the kinds whose changes a world compares.
@@ -52,6 +90,9 @@ func newWorld(seed uint64) world {
 	if r.chance(3) {
 		w.Limits = r.limits("500m")
 		kinds = append(kinds, "pods", "persistentvolumeclaims")
+	}
+	if r.chance(3) {
+		kinds = append(kinds, slices.Sorted(maps.Keys(plain))...)
 	}
 	if r.chance(3) {
 		kinds = append(kinds, "poddisruptionbudgets", "nodes", "priorityclasses", "statefulsets", "daemonsets", "replicasets")
@@ -157,9 +198,7 @@ func (r random) options() string {
 // identified adds what makes a write conditional.
 func (r random) identified(kind, name string, body object) object {
 	meta := body["metadata"].(object)
-	if isClusterScoped(kind) {
-		return body
-	}
+	name = strings.TrimPrefix(name, "{ns}-")
 	switch r.IntN(5) {
 	case 0:
 		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
@@ -215,6 +254,7 @@ func (r random) deletes(kind, name, path string) request {
 	if r.chance(8) && !isClusterScoped(kind) {
 		return request{Request: "DELETE " + resources[kind] + pick(r, "?", "?labelSelector=app%3Da&") + "propagationPolicy=Background"}
 	}
+	name = strings.TrimPrefix(name, "{ns}-")
 	body := object{"apiVersion": "v1", "kind": "DeleteOptions"}
 	if kind == "jobs" { // else a job waits for a controller that kube-apiserver does not have
 		body["propagationPolicy"] = "Background"
@@ -301,7 +341,7 @@ func (r random) whole(kind, name string) object {
 	if r.chance(6) {
 		meta["annotations"] = object{"note": pick(r, "x", "y")}
 	}
-	if kind != "limitranges" && r.chance(20) {
+	if r.chance(20) {
 		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
 	}
 	if r.chance(25) {
@@ -349,6 +389,9 @@ func (r random) whole(kind, name string) object {
 	case "limitranges":
 		body["apiVersion"], body["kind"] = "v1", "LimitRange"
 		body["spec"] = object{"limits": append(r.limits("3"), smallClaims)}
+	default:
+		body["apiVersion"], body["kind"] = plain[kind].version, plain[kind].kind
+		maps.Copy(body, r.plainFields(resources[kind]))
 	}
 	text, err := json.Marshal(body)
 	if err != nil {

@@ -25,7 +25,7 @@ import (
 // The variables that say what runs. PATH has an etcd.
 const (
 	sourcesVariable   = "SCHEDULER_PERF_SOURCES"   // directory of the module k8s.io/kubernetes in the module cache
-	caseVariable      = "SCHEDULER_PERF_CASE"      // file/case/workload, such as misc/SchedulingBasic/500Nodes
+	caseVariable      = "SCHEDULER_PERF_CASE"      // directory/case/workload, such as misc/SchedulingBasic/500Nodes
 	schedulerVariable = "SCHEDULER_PERF_SCHEDULER" // program and arguments; KUBECONFIG stands for the path of a kubeconfig
 )
 
@@ -43,10 +43,6 @@ func TestMain(m *testing.M) {
 }
 
 func BenchmarkPerfScheduling(b *testing.B) {
-	wanted := strings.SplitN(os.Getenv(caseVariable), "/", 3)
-	if len(wanted) != 3 {
-		b.Skipf("%s is not set", caseVariable)
-	}
 	dir, sources := b.TempDir(), os.Getenv(sourcesVariable)
 	// Where the API server of tests looks for its certificates when it is built by
 	// -trimpath.
@@ -55,11 +51,32 @@ func BenchmarkPerfScheduling(b *testing.B) {
 	if err := copyTemplates(dir, filepath.Join(sources, "test/integration/scheduler_perf")); err != nil {
 		b.Fatal(err)
 	}
-	b.Chdir(filepath.Join(dir, wanted[0]))
-	if err := choose("performance-config.yaml", wanted[1], wanted[2]); err != nil {
+	topic, testCase, workload := split(dir, os.Getenv(caseVariable))
+	if workload == "" {
+		b.Fatalf("%s=%s: expected directory/case/workload", caseVariable, os.Getenv(caseVariable))
+	}
+	b.Chdir(filepath.Join(dir, topic))
+	if err := choose(config, testCase, workload); err != nil {
 		b.Fatal(err)
 	}
-	benchmark.RunBenchmarkPerfScheduling(b, "performance-config.yaml", wanted[0], nil, benchmark.WithPrepareFn(start))
+	// The topic is part of the name of a file.
+	benchmark.RunBenchmarkPerfScheduling(b, config, strings.ReplaceAll(topic, "/", "_"), nil, benchmark.WithPrepareFn(start))
+}
+
+// config is the file of the cases of a directory.
+const config = "performance-config.yaml"
+
+// split splits directory/case/workload. Directories with cases have subdirectories with
+// cases, and names of workloads have slashes.
+func split(dir, name string) (topic, testCase, workload string) {
+	for {
+		next, rest, _ := strings.Cut(name, "/")
+		if _, err := os.Stat(filepath.Join(dir, topic, next, config)); next == "" || err != nil {
+			testCase, workload, _ = strings.Cut(name, "/")
+			return topic, testCase, workload
+		}
+		topic, name = filepath.Join(topic, next), rest
+	}
 }
 
 // copyTemplates copies the YAML files, which name each other by relative paths.

@@ -14,7 +14,7 @@ import (
 // their versions, also if the reflector transforms an object twice. Pods that are
 // pending or deleted keep their object, and completed ones are not there.
 func TestTheInformerKeepsDigestsOfPodsOnNodes(t *testing.T) {
-	transform := digestBound()
+	transform := keepDigests()
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for name, change := range map[string]func(*v1.Pod){
 		"bound":       func(*v1.Pod) {},
@@ -40,8 +40,25 @@ func TestTheInformerKeepsDigestsOfPodsOnNodes(t *testing.T) {
 		if object.GetName() != name || object.GetNamespace() != "default" || object.GetUID() != "u" || object.GetResourceVersion() != "5" {
 			t.Errorf("of a pod that is %s %+v is kept", name, kept)
 		}
-		if digest, here := digest(object); digest.String() != "default/"+name || here != (name != "completed") {
+		if digest, here := podDigest(object); digest.String() != "default/"+name || here != (name != "completed") {
 			t.Errorf("pod %s that is %s: %v", digest, name, here)
 		}
+	}
+}
+
+// TestTheInformerKeepsDigestsOfNodes: as of pods.
+func TestTheInformerKeepsDigestsOfNodes(t *testing.T) {
+	transform := keepDigests()
+	var o any = &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: "node", UID: "u", ResourceVersion: "5"}}
+	for range 2 {
+		var err error
+		o, err = transform(o)
+		require.NoError(t, err)
+	}
+	key, err := cache.MetaNamespaceKeyFunc(o)
+	require.NoError(t, err)
+	object := o.(metav1.Object)
+	if _, digested := o.(*digestedNode); !digested || key != "node" || object.GetUID() != "u" || object.GetResourceVersion() != "5" || nodeDigest(object).Name.Value() != "node" {
+		t.Errorf("a %T with key %s is kept", o, key)
 	}
 }
