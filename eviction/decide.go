@@ -21,6 +21,9 @@ const (
 	Event
 	// Continue continues the running pass with answers.
 	Continue
+	// Watch decides about steps before evictions and nothing else: a new pass. Candidates have
+	// the usage of their containers, as far as steps are configured for them.
+	Watch
 )
 
 // Answer to a question of Decide.
@@ -157,6 +160,8 @@ type Decision struct {
 	MemoryReclaimEnds []MemoryReclaimEnd
 	Throttle          *Throttle
 	ThrottleEnd       *ThrottleEnd
+	// Steps to take or to end, of a Watch pass.
+	Steps []StepAction
 }
 
 // Decide advances the state by one call and says what to do. It is total and
@@ -166,6 +171,9 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	opens := in.Pass != Continue
 	if opens {
 		st.pass = pass{kind: in.Pass}
+	}
+	if in.Pass == Watch {
+		return takeSteps(cfg, st, in)
 	}
 	st.settle(&in)
 	if opens {

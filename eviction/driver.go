@@ -111,7 +111,7 @@ func (d *Driver) step() (again bool) {
 		d.kill(&next)
 		d.Chosen = d.Chosen || len(next.Evictions) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.MemoryReclaimEnds) > 0 ||
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps)+len(next.MemoryReclaimEnds) > 0 ||
 		next.MemoryReclaim != nil || next.Throttle != nil || next.ThrottleEnd != nil {
 		d.Decisions = append(d.Decisions, next)
 	}

@@ -19,6 +19,7 @@ type Kept struct {
 	Pressure map[string]time.Duration `json:"pressure,omitempty"`
 	InFlight []KeptVictim             `json:"inFlight,omitempty"`
 	Refused  []types.UID              `json:"refused,omitempty"`
+	Steps    []KeptStep               `json:"steps,omitempty"`
 	// The field says for how long no reclaim may begin, by disk of the Layout.
 	Layout Layout `json:"layout"`
 	// Relief is by the type of the condition.
@@ -54,6 +55,18 @@ type KeptVictim struct {
 	Patience *time.Duration `json:"patience,omitempty"`
 	// Reported is as in InFlight.
 	Reported bool `json:"reported,omitempty"`
+}
+
+// KeptStep is a StepTaken. Clear is nil while it has a cause.
+type KeptStep struct {
+	Step      string         `json:"step"`
+	UID       types.UID      `json:"uid"`
+	Container string         `json:"container"`
+	Cause     string         `json:"cause"`
+	Since     time.Duration  `json:"since"`
+	Last      time.Duration  `json:"last"`
+	Clear     *time.Duration `json:"clear,omitempty"`
+	Over      bool           `json:"over,omitempty"`
 }
 
 // KeptRelief is a Relief.
@@ -95,6 +108,14 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 	for _, f := range st.InFlight {
 		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Decided, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience, f.Reported})
 	}
+	for _, t := range st.Steps {
+		kept := KeptStep{Step: t.Step.String(), UID: t.UID, Container: t.Container, Cause: t.Cause.String(), Since: now.Sub(t.Since), Last: now.Sub(t.Last), Over: t.Over}
+		if !t.Clear.IsZero() {
+			clear := now.Sub(t.Clear)
+			kept.Clear = &clear
+		}
+		k.Steps = append(k.Steps, kept)
+	}
 	for d := range st.Reclaims {
 		k.Rests[d] = max(0, st.Reclaims[d].Rest.Sub(now))
 	}
@@ -104,7 +125,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 // SameKept says whether the same is kept of two states, but for when their last
 // housekeeping pass was.
 func (st *State) SameKept(other *State) bool {
-	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept) && slices.Equal(st.Refused, other.Refused)
+	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept) && slices.Equal(st.Refused, other.Refused) && slices.Equal(st.Steps, other.Steps)
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
 	}
@@ -154,6 +175,18 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		if f, is := k.InFlight[i].Restore(cfg, now, ago); is {
 			st.InFlight = append(st.InFlight, f)
 		}
+	}
+	for _, kept := range k.Steps {
+		step := slices.IndexFunc(steps[:], func(r stepRule) bool { return r.name == kept.Step })
+		cause, is := parseCause(kept.Cause)
+		if step < 0 || !is {
+			continue
+		}
+		t := StepTaken{Step: Step(step), UID: kept.UID, Container: kept.Container, Cause: cause, Since: before(kept.Since), Last: before(kept.Last), Over: kept.Over}
+		if kept.Clear != nil {
+			t.Clear = before(*kept.Clear)
+		}
+		st.Steps = append(st.Steps, t)
 	}
 	for d, rest := range k.Rests {
 		if rest = min(rest, reclaimLongRest) - ago; rest > 0 && k.Layout == cfg.Layout {

@@ -280,3 +280,18 @@ func inOrder(pods []PodMemory, candidates []Candidate) []PodMemory {
 			cmp.Compare(b.PageCache, a.PageCache), cmp.Compare(a.UID, b.UID))
 	})
 }
+
+// leaveRound takes a victim out of the round. The result of a running attempt is ignored.
+func (st *State) leaveRound(uid types.UID) {
+	r := &st.Round
+	if len(r.Pods) > 0 && r.Pods[0].UID == uid {
+		r.Of = 0
+	}
+	if r.Pod == uid {
+		r.Asked, r.Pod = time.Time{}, ""
+	}
+	r.Pods = without(r.Pods, func(m PodMemory) bool { return m.UID == uid })
+	if st.Throttled.UID == uid {
+		st.Throttled.Evicted = true
+	}
+}

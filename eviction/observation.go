@@ -20,6 +20,9 @@ type Observation struct {
 	// UsedUpIn is the time until nothing is available at the present rate,
 	// nanoseconds; unknown where the amount does not fall.
 	UsedUpIn stats.Amount
+	// PerSecond is how Available changes, units a second; zero where that is not known. It is measured
+	// for steps before evictions only.
+	PerSecond int64
 }
 
 // Observations holds one for each signal that a threshold can be set on.

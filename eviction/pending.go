@@ -219,6 +219,7 @@ func (st *State) endAgain(cfg *Config, in *Input, d *Decision) {
 // start puts a victim in flight. A dry run kills nothing: its victim leaves flight
 // when it would be overdue.
 func (st *State) start(cfg *Config, in *Input, e *Eviction) {
+	st.leaveRound(e.Pod.UID)
 	f := InFlight{UID: e.Pod.UID, Decided: in.Now, Signal: e.Signal, Hard: e.Hard, Since: in.Now, Unattended: cfg.DryRun}
 	f.Grace = time.Duration(e.GracePeriodSeconds) * time.Second
 	if e.Hard {

@@ -61,6 +61,8 @@ type Pod struct {
 	Protection      Protection
 	// ToleratesMemoryPressure: the pod tolerates the taint of that condition.
 	ToleratesMemoryPressure bool
+	// Notify says how the pod is warned. It counts in the namespaces of the configuration.
+	Notify Notify
 	// Estimated says that class and requests were inferred from the container runtime,
 	// which is the only source of the pod.
 	Estimated bool
@@ -88,6 +90,8 @@ type Container struct {
 	// StorageLimit is zero where there is none, and for init containers that
 	// do not restart, whose limits are not enforced.
 	MemoryRequest, StorageRequest, StorageLimit resource.Quantity
+	// MemoryLimit in bytes; zero where there is none.
+	MemoryLimit int64
 	// Ephemeral containers cannot request anything; messages never name them.
 	Ephemeral bool
 }
@@ -174,6 +178,11 @@ func Digest(pod *v1.Pod) *Pod {
 	for i := range pod.Spec.EphemeralContainers {
 		p.Containers = append(p.Containers, Container{Name: pod.Spec.EphemeralContainers[i].Name, Ephemeral: true})
 	}
+	var names []string
+	for i := range p.Containers {
+		names = append(names, p.Containers[i].Name)
+	}
+	p.Notify, _ = ParseNotify(pod.Annotations, names)
 	for i := range pod.Spec.Volumes {
 		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))
 	}
@@ -213,6 +222,7 @@ func digestContainer(c *v1.Container, limited bool) Container {
 		Name:           c.Name,
 		MemoryRequest:  c.Resources.Requests[v1.ResourceMemory],
 		StorageRequest: c.Resources.Requests[v1.ResourceEphemeralStorage],
+		MemoryLimit:    c.Resources.Limits.Memory().Value(),
 	}
 	if limited {
 		d.StorageLimit = c.Resources.Limits[v1.ResourceEphemeralStorage]

@@ -35,6 +35,8 @@ type State struct {
 	// Refused are pods that have arrived and that a kubelet would not admit. They are evicted once
 	// they run, see Input.Arrived.
 	Refused []types.UID
+	// Steps are those before evictions that are in effect, or were not long ago.
+	Steps []StepTaken
 	// Relief is what the last victim of each condition's signals was chosen by.
 	Relief [NumConditions]Relief
 	// Reclaims are by disk.
@@ -174,7 +176,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && st.Round.equal(&other.Round) && st.Throttled.equal(&other.Throttled) && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Refused, other.Refused)
+		st.Reclaims == other.Reclaims && st.Round.equal(&other.Round) && st.Throttled.equal(&other.Throttled) && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Refused, other.Refused)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one

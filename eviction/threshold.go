@@ -117,6 +117,8 @@ type Config struct {
 	// is about to use up the memory above a hard threshold.
 	MemoryReclaims MemoryReclaims
 	ThrottlePeriod time.Duration
+	// Warnings says which pods are warned before one is evicted.
+	Warnings Warnings
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim
 	// that ranks first end at a hard threshold in place of another pod.
 	MeasuresRelief bool

@@ -30,7 +30,8 @@ type Throttle struct {
 
 // ThrottleEnd asks for the end of a throttle.
 type ThrottleEnd struct {
-	Pod     *Pod
+	UID     types.UID
+	Pod     string // namespace/name
 	Because string
 }
 
@@ -48,6 +49,11 @@ type Throttled struct {
 	// UID of the pod that is throttled, since Since; empty while none is.
 	UID   types.UID
 	Since time.Time
+	// Pod is its namespace/name, Request what it requests, bytes, and Evicted says that it was chosen as a victim
+	// since.
+	Pod     string
+	Request int64
+	Evicted bool
 	// High is the value of memory.high, bytes; zero until it is known.
 	High int64
 	// Before are the pods that were throttled, and until when they are not again.
@@ -55,7 +61,7 @@ type Throttled struct {
 }
 
 func (t *Throttled) equal(other *Throttled) bool {
-	return t.UID == other.UID && t.Since.Equal(other.Since) && t.High == other.High && slices.Equal(t.Before, other.Before)
+	return t.UID == other.UID && t.Evicted == other.Evicted && t.Since.Equal(other.Since) && t.High == other.High && slices.Equal(t.Before, other.Before)
 }
 
 // throttle decides about memory.high of the pod that grows fastest. It is called by the call that opens a pass.
@@ -76,24 +82,20 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 	}
 	crossed, soon := st.nearestHard(cfg, in)
 	if t.UID != "" {
-		at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == t.UID })
 		because := ""
 		switch {
-		case at < 0: // its end takes memory.high with it
-			t.end(in.Now)
-			return
 		case crossed:
 			because = "a hard threshold is crossed"
-		case st.indexInFlight(t.UID) >= 0:
+		case t.Evicted:
 			because = "the pod is being evicted"
-		case in.Fastest.UID == t.UID && in.Fastest.Memory <= in.Candidates[at].Pod.MemoryRequest:
+		case in.Fastest.UID == t.UID && in.Fastest.Memory <= t.Request:
 			because = "the pod is within its request"
 		case in.Now.Sub(t.Since) >= cfg.ThrottlePeriod:
 			because = "it has lasted " + cfg.ThrottlePeriod.String()
 		default:
 			return
 		}
-		d.ThrottleEnd = &ThrottleEnd{in.Candidates[at].Pod, because}
+		d.ThrottleEnd = &ThrottleEnd{t.UID, t.Pod, because}
 		t.end(in.Now)
 		return
 	}
@@ -105,8 +107,8 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 	if at < 0 || !st.throttles(in.Candidates[at].Pod, g) || g.PerSecond < soon.falls/2 {
 		return
 	}
-	t.UID, t.Since, t.High = g.UID, in.Now, 0
 	pod := in.Candidates[at].Pod
+	t.UID, t.Since, t.Pod, t.Request = g.UID, in.Now, pod.String(), pod.MemoryRequest
 	d.Throttle = &Throttle{Pod: pod, Room: soon.left / 2, For: cfg.ThrottlePeriod, Because: fmt.Sprintf("%v %s above %s (hard), which it reaches in %v; the pod is %s above its request and grows by %s a second",
 		soon.Signal, soon.Signal.Rounded(soon.left), soon.FormatValue(), soon.in.Round(time.Millisecond), rounded(g.Memory-pod.MemoryRequest), rounded(g.PerSecond))}
 }

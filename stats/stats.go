@@ -154,6 +154,7 @@ type Pod struct {
 // Container is one reading of a container: bytes, and inodes.
 type Container struct {
 	Memory               Amount // working set
+	Growth               int64  // of Memory, bytes a second; zero where it is not known
 	Rootfs, RootfsInodes Amount // the writable layer, with deleted files that are open
 	Logs, LogsInodes     Amount
 }

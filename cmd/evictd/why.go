@@ -59,6 +59,11 @@ only which pod would have been evicted, and when.`,
 		if err != nil {
 			return err
 		}
+		if len(a.Stories) == 0 && len(a.Steps) > 0 && output.String() == "text" {
+			fmt.Fprintf(c.OutOrStdout(), "%s was not evicted\n", a.Steps[0].Pod)
+			showSteps(c.OutOrStdout(), a.Steps)
+			return nil
+		}
 		if len(a.Stories) == 0 {
 			return fmt.Errorf("the flight recorder knows of no eviction%s", map[bool]string{true: "", false: " of " + pod}[*last])
 		}
@@ -111,6 +116,17 @@ func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last b
 	return a, nil
 }
 
+// showSteps writes steps before evictions on a pod.
+func showSteps(out io.Writer, steps []recorder.Taken) {
+	for _, s := range steps {
+		step := s.Step
+		if s.Over {
+			step = "end of " + step
+		}
+		fmt.Fprintf(out, "  %s\t%s, container %s: %s\n", step, s.At.Format(time.RFC3339), s.Container, s.Because)
+	}
+}
+
 // writeStory writes a story for people.
 func writeStory(out io.Writer, s *recorder.Story) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
@@ -143,6 +159,7 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	for _, m := range s.Before {
 		fmt.Fprintf(w, "  %v before\t%s\n", s.Decided.Sub(m.At.Time).Round(time.Millisecond), stepText(&m))
 	}
+	showSteps(w, s.Steps)
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)

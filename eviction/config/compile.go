@@ -61,6 +61,8 @@ var defaultHard = map[string]string{
 const (
 	defaultTransitionPeriod = 5 * time.Minute
 	defaultStatusFrequency  = 10 * time.Second
+	defaultWarningLead      = 5 * time.Second
+	defaultWarningInterval  = 30 * time.Second
 )
 
 // compiler collects the faults and warnings of one configuration.
@@ -111,6 +113,11 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	}
 	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
 	config.Eviction.PreferenceNamespaces = c.namespaces("evictionPreferenceNamespaces", file.EvictionPreferenceNamespaces)
+	config.Eviction.Warnings = eviction.Warnings{
+		Namespaces: c.namespaces("warningNamespaces", file.WarningNamespaces),
+		Lead:       c.duration("warningLead", file.WarningLead.Duration, defaultWarningLead),
+		Interval:   c.duration("warningInterval", file.WarningInterval.Duration, defaultWarningInterval),
+	}
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))

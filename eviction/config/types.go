@@ -92,6 +92,14 @@ type EvictdConfiguration struct {
 	// EvictionPreferenceNamespaces are those in which the annotation evictd.io/eviction of a
 	// pod, first or last, places it among pods of the same priority; empty means none.
 	EvictionPreferenceNamespaces []string `json:"evictionPreferenceNamespaces,omitempty"`
+	// WarningNamespaces are those in which the annotation evictd.io/notify of a pod counts: the pod
+	// is warned before memory is short; empty means none.
+	WarningNamespaces []string `json:"warningNamespaces,omitempty"`
+	// WarningLead is how long before a hard threshold of memory or its own limit is reached a
+	// container is warned; zero means 5s.
+	WarningLead metav1.Duration `json:"warningLead,omitzero"`
+	// WarningInterval is the least time between two warnings of a container; zero means 30s.
+	WarningInterval metav1.Duration `json:"warningInterval,omitzero"`
 
 	// MemoryReclaimBudget, a quantity, is how much memory is reclaimed in 10 s, by memory.reclaim of
 	// cgroup v2, from pods above their request while a soft threshold of memory is met; empty means none.

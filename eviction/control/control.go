@@ -61,6 +61,8 @@ type Loop struct {
 	trends            [eviction.NumSignals]stats.Trend // of seconds
 	rates             [eviction.NumSignals]stats.Trend // of milliseconds
 	armed             collect.Armed                    // the kernel notifies when memory reaches its mark
+	paces             [eviction.NumSignals]stats.Trend // of half a second, for steps before evictions
+	watched           time.Time                        // when those were last decided about
 	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
 	throttling        bool                             // a memory threshold is reached within eviction.Config.ThrottlePeriod
@@ -92,7 +94,9 @@ type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
 	growth stats.Trend // of memory
-	gone   time.Time   // when its last kill ended
+	// containers are the growths of the containers of a pod that steps before evictions are configured for.
+	containers []stats.Trend
+	gone       time.Time // when its last kill ended
 	// deleted pods are kept while they are being killed.
 	deleted bool
 }
@@ -134,7 +138,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()
 	for i := range l.rates {
-		l.rates[i].Span = rateSpan
+		l.rates[i].Span, l.paces[i].Span = rateSpan, growthSpan
 	}
 	return l
 }
@@ -180,6 +184,9 @@ func (l *Loop) Run(ctx context.Context) error {
 			l.pass(eviction.Event, Poll)
 		default:
 			passed = false
+		}
+		if passed {
+			l.watch()
 		}
 		received, open := l.receive()
 		if !open {

@@ -135,6 +135,7 @@ func (l *Loop) sense(full bool) {
 	for s, o := range l.observed {
 		l.trends[s].Observe(o.Time, o.Available)
 		l.rates[s].Observe(o.Time, o.Available)
+		l.paces[s].Observe(o.Time, o.Available)
 		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() {
 			l.observed[s].UsedUpIn = stats.Known(int64(left))
 		}

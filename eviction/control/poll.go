@@ -134,6 +134,9 @@ func lasts(amount, rate int64) time.Duration {
 // shortly before each housekeeping pass.
 func (l *Loop) nextPoll() time.Time {
 	interval := l.pollInterval()
+	if l.watches() {
+		interval = min(interval, max(pollFloorFalling, time.Until(l.watched.Add(l.watchInterval()))))
+	}
 	if ask := time.Until(l.due()) - pollCeiling; ask > 0 {
 		interval = min(interval, max(ask, pollFloorFalling))
 	}

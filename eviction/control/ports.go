@@ -150,10 +150,11 @@ const (
 	PodRestarted Source = "pod-restarted"
 	PodReclaimed Source = "pod-reclaimed"
 	PodThrottled Source = "pod-throttled"
+	Watched      Source = "watched"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 14
+const numSources = 15
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {

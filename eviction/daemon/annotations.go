@@ -62,6 +62,12 @@ func (a *annotations) follow(pods []*trackedPod) {
 			_, err := eviction.ParsePreference(text)
 			why(err)
 		}
+		var containers []string
+		for i := range p.Containers {
+			containers = append(containers, p.Containers[i].Name)
+		}
+		_, err := eviction.ParseNotify(p.manifest.Annotations, containers)
+		why(err)
 		why(a.want(p, wanted))
 	}
 	a.reported = reported

@@ -117,6 +117,8 @@ type Daemon struct {
 	// refused is the fault of the configuration that the last reload refused; nil if it
 	// was accepted.
 	refused atomic.Pointer[string]
+	// notices is nil in a dry run.
+	notices *notices
 	dryRun  bool
 	// lock is of the cgroup root; nil in a dry run and on a virtual node.
 	lock *os.File
@@ -259,7 +261,14 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Keeper = d.keeper
 		d.loop.Resume(d.keeper.Resume(&d.cfg.Eviction))
 	}
+	if !d.dryRun {
+		d.notices = d.newNotices()
+		cfg.Notice = d.notices.deliver
+	}
 	d.publisher = publish.New(cfg, d.loop, metrics, d.log)
+	if d.notices != nil {
+		d.notices.reports = d.publisher
+	}
 	if d.keeper != nil {
 		d.publisher.Resume(d.keeper.Evictions())
 	}
@@ -338,6 +347,9 @@ func (d *Daemon) Run(ctx context.Context) error {
 	var around, beside, last sync.WaitGroup
 	beside.Go(func() { d.killer.Run(after) })
 	beside.Go(func() { d.publisher.Run(d.loop.Reports()) })
+	if d.notices != nil {
+		beside.Go(func() { d.notices.run(after) })
+	}
 	last.Go(func() { d.recorder.Run(reporting) })
 	if d.cluster != nil {
 		last.Go(func() { d.cluster.run(reporting) })

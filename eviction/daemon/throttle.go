@@ -94,7 +94,7 @@ func (t *throttler) run(ctx context.Context) {
 				outcome = t.begin(request)
 				deadline.Reset(request.For)
 			case *eviction.ThrottleEnd:
-				if t.pod != nil && t.pod.UID == request.Pod.UID {
+				if t.pod != nil && t.pod.UID == request.UID {
 					outcome = t.end()
 				}
 			}

@@ -23,6 +23,8 @@ func EvictionsDir(stateDir string) string {
 // Stories is what the flight recorder knows of evictions: the document at /v1/why.
 type Stories struct {
 	Stories []recorder.Story `json:"stories"` // oldest first
+	// Steps are those before evictions on the selected pod.
+	Steps []recorder.Taken `json:"steps,omitempty"`
 	// Scenario is the recording around the last of them.
 	Scenario *simulate.File `json:"scenario,omitempty"`
 }
@@ -42,6 +44,9 @@ func ReadStories(dir, pod string, last bool) (Stories, error) {
 		stories = stories[n-1:]
 	}
 	a := Stories{Stories: stories}
+	if pod != "" {
+		a.Steps = recorder.StepsOn(recording.Steps(), pod)
+	}
 	if n := len(stories); n > 0 {
 		a.Scenario = recording.Scenario(&stories[n-1])
 	}

@@ -58,7 +58,7 @@ type Journal struct {
 	next    uint64
 	pending []line
 	changes uint64 // so far
-	written func(changes uint64)
+	written []func(changes uint64)
 	wake    chan struct{}
 
 	file  *os.File // owned by Run; nil before the first write
@@ -216,11 +216,11 @@ func (j *Journal) Changes() uint64 {
 	return j.changes
 }
 
-// Written has Run call a function, on its goroutine, with how many of the changes are durable.
+// Written has Run call a function, too, on its goroutine, with how many of the changes are durable.
 func (j *Journal) Written(f func(changes uint64)) {
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.written = f
+	j.written = append(j.written, f)
 }
 
 // apply is called with the lock held, or before other goroutines use the journal.
@@ -289,8 +289,10 @@ func (j *Journal) flush() error {
 	j.pending = nil
 	j.mu.Unlock()
 	err := j.save(pending)
-	if err == nil && written != nil {
-		written(changes)
+	if err == nil {
+		for _, f := range written {
+			f(changes)
+		}
 	}
 	return err
 }

@@ -45,6 +45,7 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 		row.Order = slices.DeleteFunc(row.Order, func(p nodestatus.ExplainedPod) bool { return !uids[p.UID] })
 		e.Signals = append(e.Signals, row)
 	}
+	e.Steps = stepsInEffect(&s, selected)
 	if s.Eviction.LocalStorageCapacityIsolation {
 		e.Limits = append(e.Limits, limits(&s, selected)...)
 	}

@@ -78,7 +78,7 @@ func (p *Publisher) memory(r *control.Report) {
 			p.log.Info("reclaiming memory of a pod", "pod", m.Pod.String(), "bytes", bytesOf(m.Bytes), "because", m.Because)
 		}
 		if t := d.ThrottleEnd; t != nil {
-			p.log.Info("ending the throttle of a pod", "pod", t.Pod.String(), "because", t.Because)
+			p.log.Info("ending the throttle of a pod", "pod", t.Pod, "because", t.Because)
 		}
 		if t := d.Throttle; t != nil {
 			p.log.Info("throttling a pod", "pod", t.Pod.String(), "room", bytesOf(t.Room), "for", t.For.String(), "because", t.Because)

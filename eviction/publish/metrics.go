@@ -16,7 +16,7 @@ type metrics struct {
 	available, capacity, threshold *prometheus.GaugeVec
 	condition, memory, outside     *prometheus.GaugeVec
 	until, growth                  *prometheus.GaugeVec
-	passes, kernelKills            *prometheus.CounterVec
+	passes, kernelKills, steps     *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
 	measured                       *prometheus.GaugeVec
 	memorySteps                    *memorySteps
@@ -49,6 +49,7 @@ func newMetrics(set *metric.Set) *metrics {
 		lost:        counter("evictd_reports_lost_total", "Reports of the loop that were dropped because the queue was full.").WithLabelValues(),
 		lastPass:    gauge("evictd_last_pass_timestamp_seconds", "When the loop last reported a pass.").WithLabelValues(),
 		memorySteps: newMemorySteps(set),
+		steps:       counter("evictd_steps_total", "Steps before evictions on containers, by step, cause (soft, hard or limit) and outcome: taken, over, failed or dry-run.", "step", "cause", "outcome"),
 		inFlight:    gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
 		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel's OOM killer has killed, by the limit reached: node, pods, pod, other or unknown.", "limit"),
 	}

@@ -58,6 +58,9 @@ type Config struct {
 	// OutsideUsers are the users of a condition's resource that are no pods; nil where
 	// nothing is known of them.
 	OutsideUsers func(eviction.Condition) []nodestatus.User
+	// Notice delivers a step before evictions to a container, or its end, and reports that by
+	// StepTaken. It does not block; nil in a dry run.
+	Notice func(*eviction.StepAction)
 	// Counters are counted outside the loop.
 	Counters Counters
 }
@@ -165,6 +168,10 @@ func (p *Publisher) handle(r control.Report) {
 	p.last, p.ready = r, true
 	p.metrics.observe(&r)
 	p.memory(&r)
+	if r.Pass == eviction.Watch {
+		p.steps(&r)
+		return
+	}
 	for i := range r.Decisions {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])

@@ -60,6 +60,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		status.Ranking[signal.String()] = ranking(&s, signal)
 	}
 	status.KernelKills = slices.Clone(p.kernelKills)
+	status.Steps = stepsInEffect(&s, func(*eviction.Pod) bool { return true })
 	for _, o := range p.outside {
 		if o.Outside != nil {
 			status.Outside = append(status.Outside, *o.Outside)

@@ -33,6 +33,7 @@ type incident struct {
 	dice      sync.Mutex
 	random    *rand.Rand
 	begun     time.Time
+	steps     []string  // before evictions, as reported
 	first     time.Time // report
 	uids      int
 	loop      *control.Loop
@@ -331,6 +332,10 @@ func (i *incident) add(name string, uid int) {
 	}
 	if i.chance(2) {
 		manifest.Spec.Volumes[0].EmptyDir.SizeLimit = resource.NewQuantity(20*gibi, resource.BinarySI)
+	}
+	if i.chance(2) {
+		manifest.Annotations = map[string]string{eviction.NotifyAnnotation: "SIGUSR1"}
+		manifest.Spec.Containers[0].Resources.Limits = v1.ResourceList{v1.ResourceMemory: *resource.NewQuantity(i.Int64N(8)*gibi, resource.BinarySI)}
 	}
 	p := &growingPod{
 		incident: i, manifest: manifest, memory: i.Int64N(3 * gibi), disk: i.Int64N(15 * gibi), tasks: 1 + i.Int64N(600), unlisted: i.chance(2), arrived: time.Since(i.begun) > 0 && i.chance(6),

@@ -70,7 +70,7 @@ func (m *incidentMemory) Throttle(t *eviction.Throttle) {
 }
 
 func (m *incidentMemory) End(t *eviction.ThrottleEnd) {
-	time.AfterFunc(m.between(0, 10*time.Millisecond), func() { m.throttled <- eviction.ThrottleOutcome{UID: t.Pod.UID} })
+	time.AfterFunc(m.between(0, 10*time.Millisecond), func() { m.throttled <- eviction.ThrottleOutcome{UID: t.UID} })
 }
 
 func (m *incidentMemory) Throttled() <-chan eviction.ThrottleOutcome { return m.throttled }

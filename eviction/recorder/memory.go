@@ -48,8 +48,8 @@ type MemoryStep struct {
 }
 
 func memorySteps(r *control.Report) (all []MemoryStep) {
-	add := func(step string, pod *eviction.Pod, bytes int64, because string) {
-		m := MemoryStep{At: nodestatus.Time{Time: r.At}, Step: step, Pod: pod.String(), UID: pod.UID, Because: because}
+	add := func(step, pod string, uid types.UID, bytes int64, because string) {
+		m := MemoryStep{At: nodestatus.Time{Time: r.At}, Step: step, Pod: pod, UID: uid, Because: because}
 		if bytes > 0 {
 			m.Bytes = eviction.MemoryAvailable.Quantity(bytes)
 		}
@@ -58,13 +58,13 @@ func memorySteps(r *control.Report) (all []MemoryStep) {
 	for i := range r.Decisions {
 		d := &r.Decisions[i]
 		for _, e := range d.MemoryReclaimEnds {
-			add("reclaimed", e.Pod, e.Bytes, e.Because)
+			add("reclaimed", e.Pod.String(), e.Pod.UID, e.Bytes, e.Because)
 		}
 		if t := d.ThrottleEnd; t != nil {
-			add("endThrottle", t.Pod, 0, t.Because)
+			add("endThrottle", t.Pod, t.UID, 0, t.Because)
 		}
 		if t := d.Throttle; t != nil {
-			add("throttle", t.Pod, t.Room, t.Because)
+			add("throttle", t.Pod.String(), t.Pod.UID, t.Room, t.Because)
 		}
 	}
 	return all

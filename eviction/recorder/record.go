@@ -34,9 +34,11 @@ type record struct {
 	DryRun bool               `json:"dryRun,omitempty"`
 	// Evictions were decided in the pass, those whose kill could not begin among
 	// them.
-	Evictions []decided    `json:"evictions,omitempty"`
-	Ended     *ended       `json:"ended,omitempty"`
-	Memory    []MemoryStep `json:"memory,omitempty"`
+	Evictions []decided `json:"evictions,omitempty"`
+	Ended     *ended    `json:"ended,omitempty"`
+	// Steps before evictions that were taken, or ended, in the pass, and what was done about the memory of pods.
+	Steps  []Taken      `json:"steps,omitempty"`
+	Memory []MemoryStep `json:"memory,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
@@ -57,6 +59,26 @@ type decided struct {
 	Failed             bool                `json:"failed,omitempty"`
 	Held               string              `json:"held,omitempty"` // as of nodestatus.Eviction
 	Ranking            []nodestatus.Ranked `json:"ranking,omitempty"`
+}
+
+// Taken is a step before evictions on a container of a pod, or its end.
+type Taken struct {
+	At        nodestatus.Time `json:"at"`
+	Step      string          `json:"step"`
+	Pod       string          `json:"pod"` // namespace/name
+	UID       types.UID       `json:"uid"`
+	Container string          `json:"container"`
+	Over      bool            `json:"over,omitempty"`
+	Because   string          `json:"because"`
+}
+
+func taken(r *control.Report) (all []Taken) {
+	for i := range r.Decisions {
+		for _, s := range r.Decisions[i].Steps {
+			all = append(all, Taken{nodestatus.Time{Time: r.At}, s.Step.String(), s.Pod.String(), s.Pod.UID, s.Container, s.Over, s.Because})
+		}
+	}
+	return all
 }
 
 // ended is what became of a kill.
@@ -116,14 +138,14 @@ func decisions(r *control.Report) []decided {
 // step is the pass as a scenario has it; its usage and pods are filled in by the
 // recorder.
 func step(r *control.Report, begins time.Time) *simulate.FileStep {
-	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Strangers: r.UnknownPods, Signals: map[string]json.RawMessage{}}
+	s := &simulate.FileStep{At: metav1.Duration{Duration: r.At.Sub(begins)}, Event: r.Pass == eviction.Event, Watch: r.Pass == eviction.Watch, Strangers: r.UnknownPods, Signals: map[string]json.RawMessage{}}
 	age := func(t time.Time) metav1.Duration { return metav1.Duration{Duration: max(0, r.At.Sub(t))} }
 	for _, signal := range eviction.Signals() {
 		o := r.Observations[signal]
 		if !o.Available.IsKnown() {
 			continue
 		}
-		measured := simulate.FileSignal{Available: quantity(o.Available), Capacity: quantity(o.Capacity), Age: age(o.Time), Repeated: r.Repeated[signal]}
+		measured := simulate.FileSignal{Available: quantity(o.Available), Capacity: quantity(o.Capacity), Age: age(o.Time), Repeated: r.Repeated[signal], PerSecond: o.PerSecond}
 		if left, falls := o.UsedUpIn.Get(); falls {
 			measured.UsedUpIn = &metav1.Duration{Duration: time.Duration(left)}
 		}
@@ -196,7 +218,7 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 		used := &c.Usage.Containers[i]
 		container := simulate.FileContainerUsage{
 			Memory: quantity(used.Memory), Rootfs: quantity(used.Rootfs), RootfsInodes: quantity(used.RootfsInodes),
-			Logs: quantity(used.Logs), LogsInodes: quantity(used.LogsInodes),
+			Logs: quantity(used.Logs), LogsInodes: quantity(used.LogsInodes), Growth: used.Growth,
 		}
 		if container != (simulate.FileContainerUsage{}) {
 			put(&u.Containers, c.Pod.Containers[i].Name, container)

@@ -200,7 +200,10 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	}
 	var candidates []eviction.Candidate
 	exact := report.Sampled && decides(report)
-	if report.Sampled {
+	if report.Pass == eviction.Watch {
+		exact = true
+		candidates = slices.DeleteFunc(slices.Clone(report.Candidates), func(c eviction.Candidate) bool { return c.Usage == nil })
+	} else if report.Sampled {
 		candidates = report.Candidates
 	} else if report.Source == control.Housekeeping {
 		switch {
@@ -220,7 +223,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
-		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Memory: memorySteps(report), Lost: r.lost.Load(),
+		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Memory: memorySteps(report), Lost: r.lost.Load(),
 	})
 }
 

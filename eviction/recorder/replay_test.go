@@ -49,6 +49,10 @@ func (i *incident) configuration() config.EvictdConfiguration {
 		file.HardEvictionGracePeriod = &metav1.Duration{Duration: i.between(0, time.Second)}
 	}
 	i.configureMemory(&file)
+	if i.chance(2) {
+		file.WarningNamespaces = []string{"default"}
+		file.WarningLead, file.WarningInterval = metav1.Duration{Duration: i.between(time.Second, 20*time.Second)}, metav1.Duration{Duration: i.between(time.Second, time.Minute)}
+	}
 	return file
 }
 
@@ -115,6 +119,9 @@ func (i *incident) live(t *testing.T, cfg control.Config, ports control.Ports, f
 			}
 			for _, d := range r.Decisions {
 				*decided = append(*decided, memoryLines(r.At.Sub(i.first), simulate.MemorySteps(&d))...)
+				for _, s := range d.Steps {
+					i.steps = append(i.steps, stepLine(r.At.Sub(i.first), s.Pod.String(), s.Over, s.Because))
+				}
 				for _, e := range d.Evictions {
 					*decided = append(*decided, line(r.At.Sub(i.first), e.Pod.String(), e.Signal.String(), e.Grace, e.GracePeriodSeconds))
 				}
@@ -151,6 +158,10 @@ func line(at time.Duration, pod, signal string, grace time.Duration, seconds int
 	return fmt.Sprintf("%v %s for %s in %v of %ds", at, pod, signal, grace, seconds)
 }
 
+func stepLine(at time.Duration, pod string, over bool, because string) string {
+	return fmt.Sprintf("%v %s over: %t, %s", at, pod, over, because)
+}
+
 // rule: M.57
 func TestARecordedIncidentReplaysToTheSameDecisions(t *testing.T) { replayIncidents(t, 60) }
 
@@ -172,7 +183,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			if len(stories) == 0 {
 				return
 			}
-			var replayed []string
+			var replayed, steps []string
 			for _, s := range replay(t, recording, recording.Scenario(&stories[len(stories)-1])) {
 				at, err := time.ParseDuration(s.At)
 				require.NoError(t, err)
@@ -184,6 +195,10 @@ func replayIncidents(t *testing.T, incidents int) {
 					replayed = append(replayed, line(at, e.Pod, e.Signal, e.Grace, e.GracePeriodSeconds))
 					evictions[e.Signal]++
 				}
+				for _, b := range s.Before {
+					steps = append(steps, stepLine(at, b.Pod, b.Over, b.Because))
+					evictions[b.Step]++
+				}
 				for _, pod := range s.FailedKills {
 					replayed = append(replayed, s.At+" fails "+pod)
 				}
@@ -194,6 +209,10 @@ func replayIncidents(t *testing.T, incidents int) {
 				require.NoError(t, err)
 				return i.first.Add(at).After(ends)
 			})
+			// The scenario ends a minute after the last eviction.
+			if live := i.steps[:min(len(i.steps), len(steps))]; !slices.Equal(live, steps) {
+				t.Errorf("steps before evictions\n%s\nreplayed\n%s\n", strings.Join(live, "\n"), strings.Join(steps, "\n"))
+			}
 			if !slices.Equal(decided, replayed) {
 				t.Errorf("decided\n%s\nreplayed\n%s\n", strings.Join(decided, "\n"), strings.Join(replayed, "\n"))
 			}
@@ -202,7 +221,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			t.Fatalf("with seed %d", seed)
 		}
 	}
-	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission", "reclaim", "reclaimed", "throttle", "endThrottle"} {
+	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission", "warn", "reclaim", "reclaimed", "throttle", "endThrottle"} {
 		if evictions[signal] < incidents/20 {
 			t.Errorf("too few evictions for %s: %v", signal, evictions)
 		}

@@ -49,6 +49,8 @@ type Story struct {
 	Before []MemoryStep `json:"before,omitempty"`
 	// Ranking is the order of victims, as it was; the first ones of it.
 	Ranking []nodestatus.Ranked `json:"ranking,omitempty"`
+	// Steps are those before evictions on the pod, oldest first.
+	Steps []Taken `json:"steps,omitempty"`
 }
 
 // Recording is what was read of a ring.
@@ -88,6 +90,16 @@ func parse(ring []journal.Segment) *Recording {
 	return &all
 }
 
+// Steps are all steps before evictions, oldest first.
+func (r *Recording) Steps() (all []Taken) {
+	for i := range r.segments {
+		for j := range r.segments[i].records {
+			all = append(all, r.segments[i].records[j].Steps...)
+		}
+	}
+	return all
+}
+
 // Stories are all evictions, oldest first.
 func (r *Recording) Stories() []Story {
 	var all []Story
@@ -103,6 +115,14 @@ func (r *Recording) Stories() []Story {
 		}
 	}
 	addMemory(all, r.MemorySteps())
+	steps := r.Steps()
+	for i := range all {
+		for _, s := range steps {
+			if s.UID == all[i].UID && !s.At.After(all[i].Decided.Time) {
+				all[i].Steps = append(all[i].Steps, s)
+			}
+		}
+	}
 	return all
 }
 
@@ -150,10 +170,18 @@ func finish(stories []Story, e *ended) {
 
 // About are the stories of a pod, by namespace/name, name alone or uid.
 func About(stories []Story, pod string) []Story {
-	return slices.DeleteFunc(slices.Clone(stories), func(s Story) bool {
-		_, name, _ := strings.Cut(s.Pod, "/")
-		return pod != s.Pod && pod != name && pod != string(s.UID)
-	})
+	return slices.DeleteFunc(slices.Clone(stories), func(s Story) bool { return !names(pod, s.Pod, s.UID) })
+}
+
+// StepsOn are the steps on a pod, as About.
+func StepsOn(steps []Taken, pod string) []Taken {
+	return slices.DeleteFunc(slices.Clone(steps), func(s Taken) bool { return !names(pod, s.Pod, s.UID) })
+}
+
+// names says whether a text is the namespace/name, the name or the uid of a pod.
+func names(text, pod string, uid types.UID) bool {
+	_, name, _ := strings.Cut(pod, "/")
+	return text == pod || text == name || text == string(uid)
 }
 
 // What of the recording surrounds an eviction in its scenario.

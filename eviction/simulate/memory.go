@@ -96,7 +96,7 @@ func MemorySteps(d *eviction.Decision) (all []MemoryStep) {
 		all = append(all, MemoryStep{"throttle", t.Pod.String(), bytes(t.Room), t.Because})
 	}
 	if t := d.ThrottleEnd; t != nil {
-		all = append(all, MemoryStep{Do: "endThrottle", Pod: t.Pod.String(), Because: t.Because})
+		all = append(all, MemoryStep{Do: "endThrottle", Pod: t.Pod, Because: t.Because})
 	}
 	return all
 }

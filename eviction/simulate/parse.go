@@ -189,6 +189,9 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	if in.Event {
 		s.pass = eviction.Event
 	}
+	if in.Watch {
+		s.pass = eviction.Watch
+	}
 	s.remove = p.existing(path.Child("remove"), in.Remove)
 	for _, name := range s.remove {
 		p.gone[name] = true
@@ -312,7 +315,7 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 	if long.Age.Duration < 0 {
 		p.invalid(path.Child("age"), long.Age.Duration.String(), "must not be negative")
 	}
-	o.Available = p.amount(path.Child("available"), long.Available)
+	o.Available, o.PerSecond = p.amount(path.Child("available"), long.Available), long.PerSecond
 	o.Capacity = p.amount(path.Child("capacity"), long.Capacity)
 	if long.UsedUpIn != nil {
 		o.UsedUpIn = stats.Known(int64(long.UsedUpIn.Duration))
@@ -360,6 +363,7 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 		}
 		u.Containers[i] = stats.Container{
 			Memory:       p.amount(at.Child("memory"), c.Memory),
+			Growth:       c.Growth,
 			Rootfs:       p.amount(at.Child("rootfs"), c.Rootfs),
 			RootfsInodes: p.amount(at.Child("rootfsInodes"), c.RootfsInodes),
 			Logs:         p.amount(at.Child("logs"), c.Logs),

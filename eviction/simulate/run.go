@@ -28,6 +28,7 @@ type Step struct {
 	InFlight      []string        `json:"inFlight,omitempty"`
 	EndAgain      []string        `json:"endAgain,omitempty"`
 	Memory        []MemoryStep    `json:"memory,omitempty"`
+	Before        []Before        `json:"before,omitempty"`
 
 	// Changes since the step before, and why pods that would have gone earlier
 	// were passed over, for people.
@@ -41,6 +42,16 @@ type Threshold struct {
 	Kind      string `json:"kind"`
 	Quantity  string `json:"quantity"`
 	Available string `json:"available"`
+}
+
+// Before is a step before evictions that is taken, or ends, in the pass.
+type Before struct {
+	Step      string `json:"step"`
+	Pod       string `json:"pod"`
+	Container string `json:"container"`
+	Over      bool   `json:"over,omitempty"`
+	Cause     string `json:"cause"`
+	Because   string `json:"because"`
 }
 
 // Eviction is a pod ended in the pass.
@@ -121,7 +132,7 @@ func (r *runner) play(s *step) Step {
 	for _, pod := range s.restarted {
 		delete(r.ended, pod.UID)
 	}
-	in.Candidates = r.candidates(false)
+	in.Candidates = r.candidates(s.pass == eviction.Watch)
 
 	out := Step{At: s.at.String(), ThresholdsMet: []Threshold{}, NodeReclaim: []string{}, Ranking: []string{}, Evictions: []Eviction{}}
 	before, killing := r.driver.State, maps.Clone(r.gone)
@@ -278,6 +289,9 @@ func (s *Step) add(d *eviction.Decision) {
 	s.Memory = append(s.Memory, MemorySteps(d)...)
 	for _, pod := range d.EndAgain {
 		s.EndAgain = append(s.EndAgain, pod.String())
+	}
+	for _, t := range d.Steps {
+		s.Before = append(s.Before, Before{t.Step.String(), t.Pod.String(), t.Container, t.Over, t.Cause.String(), t.Because})
 	}
 	for _, e := range d.Evictions {
 		s.Evictions = append(s.Evictions, Eviction{

@@ -59,7 +59,9 @@ type FileNode struct {
 type FileStep struct {
 	At metav1.Duration `json:"at"`
 	// Event says that the pass looks at hard thresholds only.
-	Event       bool                       `json:"event,omitempty"`
+	Event bool `json:"event,omitempty"`
+	// Watch says that the pass decides about steps before evictions and nothing else.
+	Watch       bool                       `json:"watch,omitempty"`
 	Signals     map[string]json.RawMessage `json:"signals,omitempty"`
 	Usage       map[string]*FileUsage      `json:"usage,omitempty"`
 	NodeReclaim FileReclaim                `json:"nodeReclaim,omitzero"`
@@ -136,6 +138,8 @@ type FileSignal struct {
 	// measurement, whatever its age.
 	UsedUpIn *metav1.Duration `json:"usedUpIn,omitempty"`
 	Repeated bool             `json:"repeated,omitempty"`
+	// PerSecond is how the amount changes, in a step of Watch.
+	PerSecond int64 `json:"perSecond,omitempty"`
 }
 
 // FileReclaim is what each reclaim step would free, by signal.
@@ -167,6 +171,8 @@ type FileContainerUsage struct {
 	RootfsInodes *resource.Quantity `json:"rootfsInodes,omitempty"`
 	Logs         *resource.Quantity `json:"logs,omitempty"`
 	LogsInodes   *resource.Quantity `json:"logsInodes,omitempty"`
+	// Growth is of memory in bytes a second.
+	Growth int64 `json:"growth,omitempty"`
 }
 
 // FileVolumeUsage is what a volume holds: bytes, inodes.

@@ -91,6 +91,7 @@ var arrows = []arrow{
 	{"eviction/recorder", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "internal/podspec", "nodestatus", "stats"},
 		"recording decides nothing and blocks nothing"},
 	{"eviction/undo", nil, "files are put back, whatever they are"},
+	{"eviction/notify", nil, "a notice is delivered, whatever it says"},
 	{"eviction/gc", []string{"cri/inventory", "eviction", "eviction/control", "eviction/journal", "eviction/reclaim", "internal/wire", "stats"},
 		"removes and reports what reclaim has chosen"},
 	{"eviction/intent", nil, "the file keeps entries and does not interpret them"},
@@ -174,7 +175,7 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"golang.org/x/sys"},
-		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "internal/osprocess", "test/bench"},
+		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "eviction/notify", "internal/osprocess", "test/bench"},
 		why:    "system calls stay where the kernel is spoken to",
 	},
 	{

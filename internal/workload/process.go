@@ -15,7 +15,7 @@ import (
 )
 
 // handled are the signals that an order can wait for.
-var handled = map[string]os.Signal{"TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1}
+var handled = map[string]os.Signal{"TERM": syscall.SIGTERM, "QUIT": syscall.SIGQUIT, "USR1": syscall.SIGUSR1, "USR2": syscall.SIGUSR2}
 
 func (w *workload) onSignal(args []string) error {
 	s, known := handled[args[0]]

@@ -29,6 +29,7 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 	if len(e.Signals) == 0 {
 		fmt.Fprintln(w, "no signal that has a threshold is measured")
 	}
+	showSteps(w, e.Steps)
 	if len(e.Limits) > 0 {
 		fmt.Fprintln(w, "limits of pods: a pod over its limit is evicted whatever is available on the node")
 		fmt.Fprintln(w, "  POD\tLIMIT\tHOLDS\tOF\tOVER")

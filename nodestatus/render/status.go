@@ -48,6 +48,7 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "%s\t%s; pods are evicted ten seconds apart\n", s.Outside[i].Condition, s.Outside[i].String())
 	}
 	showMemory(w, s.Memory)
+	showSteps(w, s.Steps)
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
@@ -77,6 +78,13 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
 	}
 	return w.Flush()
+}
+
+// showSteps writes the steps before evictions that are in effect.
+func showSteps(w io.Writer, steps []nodestatus.Step) {
+	for _, s := range steps {
+		fmt.Fprintf(w, "%s\tcontainer %s of %s since %s, last at %s, for %s\n", s.Step, s.Container, s.Pod, s.Since.Format(time.RFC3339), s.Last.Format(time.RFC3339), s.Cause)
+	}
 }
 
 // ranked are the signals with pods, those with the same order and figures together.

@@ -1,0 +1,196 @@
+package eviction
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// Step is what is done about a shortage of memory before a pod is evicted.
+type Step uint8
+
+// The steps.
+const (
+	Warn Step = iota
+	numSteps
+)
+
+// stepRule is how a step is decided: each has a cause, a budget and an end.
+type stepRule struct {
+	name string
+	// cause is why the step is taken on a container, and the same with figures. taken says that it is
+	// in effect there.
+	cause func(st *State, cfg *Config, in *Input, c *Candidate, container int, taken bool) (cause Cause, figures string)
+	// interval is the least time between two on one container, and hold how long one stays in
+	// effect without a cause.
+	interval, hold func(*Config) time.Duration
+}
+
+var steps = [numSteps]stepRule{
+	Warn: {
+		name:     "warn",
+		cause:    (*State).warnCause,
+		interval: func(c *Config) time.Duration { return c.Warnings.Interval },
+		hold:     func(c *Config) time.Duration { return c.Warnings.Lead },
+	},
+}
+
+func (s Step) String() string { return steps[s].name }
+
+// Cause is why a step is taken.
+type Cause struct {
+	Kind CauseKind
+	// Signal of the threshold; not that of a ContainerLimit.
+	Signal Signal
+}
+
+// CauseKind is the kind of a Cause.
+type CauseKind uint8
+
+// The kinds. SoftThreshold: the signal is below it. HardThreshold: it is below, or will be soon.
+// ContainerLimit: the container uses its memory up soon.
+const (
+	NoCause CauseKind = iota
+	SoftThreshold
+	HardThreshold
+	ContainerLimit
+)
+
+// causeKinds are the names in documents.
+var causeKinds = [...]string{"", "soft", "hard", "limit"}
+
+func (k CauseKind) String() string { return causeKinds[k] }
+
+// String is the kind, and the signal if it has one: "soft memory.available".
+func (c Cause) String() string {
+	if c.Kind == SoftThreshold || c.Kind == HardThreshold {
+		return causeKinds[c.Kind] + " " + c.Signal.String()
+	}
+	return causeKinds[c.Kind]
+}
+
+// parseCause reads what String writes.
+func parseCause(text string) (Cause, bool) {
+	for kind := SoftThreshold; kind <= ContainerLimit; kind++ {
+		for s := range Signal(NumSignals) {
+			if c := (Cause{kind, s}); c.String() == text {
+				if kind == ContainerLimit {
+					c.Signal = 0
+				}
+				return c, true
+			}
+		}
+	}
+	return Cause{}, false
+}
+
+// StepTaken is a step on a container, in effect or not long ago.
+type StepTaken struct {
+	Step      Step
+	UID       types.UID
+	Container string
+	Cause     Cause
+	// Since is when it came into effect, Last when it was last taken, and Clear since when it has no
+	// cause; zero while it has.
+	Since, Last, Clear time.Time
+	// Over: it is not in effect any more.
+	Over bool
+}
+
+// StepAction is a step to take on a container, or to end there.
+type StepAction struct {
+	Step      Step
+	Pod       *Pod
+	Container string
+	// Over says that the step ends.
+	Over  bool
+	Cause Cause
+	// Because says why, with figures.
+	Because string
+}
+
+// StepsConfigured says whether any step may be taken on the pod.
+func (c *Config) StepsConfigured(p *Pod) bool { return c.Warnings.of(p) }
+
+// unknownFor is how long after the last time a step is kept of a pod that is not known: after a
+// start, pods become known one by one.
+const unknownFor = 10 * time.Minute
+
+// takeSteps decides about the steps on all containers. Those of pods being evicted, and of
+// pods that have ended, end with the pod. What it is given is allocated: Decide gives it copies.
+func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
+	var d Decision
+	before := st.Steps
+	var after []StepTaken
+	known := map[types.UID]bool{}
+	for i := range in.Candidates {
+		c := &in.Candidates[i]
+		known[c.Pod.UID] = true
+		if c.Pod.Terminal || st.indexInFlight(c.Pod.UID) >= 0 {
+			continue
+		}
+		for container := range c.Pod.Containers {
+			for step := range steps {
+				if t, keep := st.takeStep(cfg, &in, Step(step), c, container, &d); keep {
+					after = append(after, t)
+				}
+			}
+		}
+	}
+	for _, t := range before {
+		if !known[t.UID] && in.Now.Sub(t.Last) < unknownFor {
+			after = append(after, t)
+		}
+	}
+	// The order of the candidates is not that of a recording.
+	slices.SortStableFunc(d.Steps, func(a, b StepAction) int { return strings.Compare(a.Pod.String(), b.Pod.String()) })
+	slices.SortStableFunc(after, func(a, b StepTaken) int { return cmp.Compare(a.UID, b.UID) })
+	st.Steps = after
+	return st, d
+}
+
+// takeStep decides about a step on a container. keep says whether it is to be remembered.
+func (st *State) takeStep(cfg *Config, in *Input, step Step, c *Candidate, container int, d *Decision) (t StepTaken, keep bool) {
+	rule, name := &steps[step], c.Pod.Containers[container].Name
+	at := slices.IndexFunc(st.Steps, func(t StepTaken) bool { return t.Step == step && t.UID == c.Pod.UID && t.Container == name })
+	if at >= 0 {
+		t = st.Steps[at]
+	}
+	inEffect := at >= 0 && !t.Over
+	cause, because := rule.cause(st, cfg, in, c, container, inEffect)
+	due := at < 0 || in.Now.Sub(t.Last) >= rule.interval(cfg)
+	act := func() {
+		d.Steps = append(d.Steps, StepAction{Step: step, Pod: c.Pod, Container: name, Over: t.Over, Cause: t.Cause, Because: because})
+	}
+	switch {
+	case cause.Kind == NoCause && !inEffect:
+		return t, !due
+	case cause.Kind == NoCause:
+		if t.Clear.IsZero() {
+			t.Clear = in.Now
+		}
+		hold := rule.hold(cfg)
+		if !cfg.StepsConfigured(c.Pod) {
+			because, hold = "it is not configured any more", 0
+		} else {
+			because = "it has had no cause for " + hold.String()
+		}
+		if in.Now.Sub(t.Clear) >= hold {
+			t.Over = true
+			act()
+		}
+	case inEffect:
+		t.Cause, t.Clear = cause, time.Time{}
+		if due {
+			t.Last = in.Now
+			act()
+		}
+	case due:
+		t = StepTaken{Step: step, UID: c.Pod.UID, Container: name, Cause: cause, Since: in.Now, Last: in.Now}
+		act()
+	}
+	return t, true
+}
