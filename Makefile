@@ -6,7 +6,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
-#   BENCHFLAGS  flags of bench-cluster and bench-reaction, such as -nodes=5000 and -runs=20
+#   BENCHFLAGS  flags of bench-cluster, bench-devices and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   ARCHS       architectures of the images                (amd64 arm64)
@@ -160,6 +160,11 @@ bench-kubelet: cluster ## how soon a node is relieved by evictd beside a real ku
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
 	@go run -ldflags=-w ./test/controlplane/bench $(BENCHFLAGS)
+
+.PHONY: bench-devices
+bench-devices: controlplane ## pods with claims for devices bound a second on a real kube-apiserver, beside a program that only makes the same writes
+	@go run -ldflags=-w ./test/controlplane/bench -kinds=claims -nodes=500 -pods=2500 \
+		-by=binder,evictd-scheduler,binder,evictd-scheduler,binder,evictd-scheduler,kube-scheduler $(BENCHFLAGS)
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.

@@ -70,6 +70,12 @@ type Input struct {
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
+	// MemoryReclaimed are the results of MemoryReclaim, and ThrottleOutcomes of Throttle, since the call before;
+	// needed by the call that opens a pass.
+	MemoryReclaimed  []MemoryReclaimed
+	ThrottleOutcomes []ThrottleOutcome
+	// Fastest is the pod whose memory grows fastest; zero where none does, or it was not measured just now.
+	Fastest Growth
 	// Buffers for what the call returns; nil where it may allocate.
 	Buffers *Buffers
 }
@@ -150,6 +156,12 @@ type Decision struct {
 	Evictions []Eviction
 	// Steps to take or to end, of a Watch pass.
 	Steps []StepAction
+	// MemoryReclaim is the next attempt to reclaim memory of pods, and MemoryReclaimEnds are the pods that
+	// have had their last for now. Throttle slows a pod down, until ThrottleEnd.
+	MemoryReclaim     *MemoryReclaim
+	MemoryReclaimEnds []MemoryReclaimEnd
+	Throttle          *Throttle
+	ThrottleEnd       *ThrottleEnd
 }
 
 // Decide advances the state by one call and says what to do. It is total and
@@ -178,6 +190,8 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 			st.UnknownSince = time.Time{}
 		}
 		st.admit(&in)
+		st.reclaimMemory(cfg, &in, &d)
+		st.throttle(cfg, &in, &d)
 	}
 	if len(st.pass.chosen) == 0 && !st.reject(cfg, &in, &d) && !st.limits(cfg, &in, &d) {
 		st.relieve(cfg, &in, &d)

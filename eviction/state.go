@@ -41,6 +41,9 @@ type State struct {
 	Relief [NumConditions]Relief
 	// Reclaims are by disk.
 	Reclaims [numDisks]Reclaim
+	// Round and Throttled are of pods' memory. The next process begins without them.
+	Round     ReclaimRound
+	Throttled Throttled
 
 	pass pass
 }
@@ -141,6 +144,7 @@ func (st State) Under(old, now *Config) State {
 		}
 	}
 	st.Thresholds, st.pass = standing, pass{}
+	st.Round, st.Throttled = ReclaimRound{}, Throttled{}
 	if old.Layout != now.Layout { // other disks
 		st.Reclaims = [numDisks]Reclaim{}
 	}
@@ -172,7 +176,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Refused, other.Refused)
+		st.Reclaims == other.Reclaims && st.Round.equal(&other.Round) && st.Throttled.equal(&other.Throttled) && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Refused, other.Refused)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one

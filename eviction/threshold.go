@@ -115,6 +115,10 @@ type Config struct {
 	PreferenceNamespaces []string
 	// Warnings says which pods are warned before one is evicted.
 	Warnings Warnings
+	// MemoryReclaims is off where it is zero, and so is ThrottlePeriod, which is how long the pod is throttled that
+	// is about to use up the memory above a hard threshold.
+	MemoryReclaims MemoryReclaims
+	ThrottlePeriod time.Duration
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim
 	// that ranks first end at a hard threshold in place of another pod.
 	MeasuresRelief bool

@@ -46,6 +46,8 @@ type Status struct {
 	Outside []Outside `json:"outside,omitempty"`
 	// Steps are those before evictions that are in effect.
 	Steps []Step `json:"steps,omitempty"`
+	// Memory is what is being done about the memory of pods before one is evicted.
+	Memory []MemoryStep `json:"memory,omitempty"`
 }
 
 // Step is a step before evictions that is in effect on a container.
@@ -58,6 +60,17 @@ type Step struct {
 	Cause string `json:"cause"`
 	Since Time   `json:"since"`
 	Last  Time   `json:"last"` // taken again
+}
+
+// MemoryStep is a pod that memory is being reclaimed from, or that is throttled.
+type MemoryStep struct {
+	Step  string    `json:"step"` // reclaim or throttle
+	Pod   string    `json:"pod"`  // namespace/name
+	UID   types.UID `json:"uid"`
+	Since Time      `json:"since"`
+	// Bytes were reclaimed from all pods in this round; High is memory.high of the pod, once that is set.
+	Bytes string `json:"bytes,omitempty"`
+	High  string `json:"high,omitempty"`
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).

@@ -20,6 +20,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/extender"
 	"github.com/evictd/evictd/scheduleradapter/framework"
+	"github.com/evictd/evictd/scheduleradapter/kube"
 	lifecycle "github.com/evictd/evictd/scheduleradapter/lifecycle/kube"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 	"github.com/evictd/evictd/scheduleradapter/plugins/binder"
@@ -139,4 +140,15 @@ func (j *pressureEvaluator) evaluate(ctx context.Context, pod *v1.Pod, nodes []s
 
 func hasPressurePlugin(p config.Profile) bool {
 	return slices.ContainsFunc(p.Plugins, func(i config.Instance) bool { return i.Name == pressure.Name })
+}
+
+// kept is what the informers keep of the objects.
+func (p *program) kept(cfg *config.Config, roles roles) kube.Kept {
+	switch {
+	case len(cfg.Extenders)+len(p.plugins) > 0:
+		return kube.Objects
+	case roles.controllers != lifecycle.Config{}:
+		return kube.Fields
+	}
+	return kube.Digests
 }

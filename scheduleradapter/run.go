@@ -48,6 +48,7 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/profile"
 	"github.com/evictd/evictd/scheduleradapter/secureserving"
 	"github.com/evictd/evictd/scheduleradapter/statuspage"
+	"github.com/evictd/evictd/scheduleradapter/whatif"
 )
 
 // leaseTolerance is how long a leader whose Lease has expired counts as healthy, as in
@@ -162,11 +163,11 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	if err != nil {
 		return nil, cli.BadInput(err)
 	}
-	d := &daemon{podGroups: roles.podGroups, cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, len(cfg.Extenders)+len(p.plugins) > 0), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
+	d := &daemon{podGroups: roles.podGroups, cfg: cfg, log: log, client: client, informers: kube.NewInformers(client, p.kept(cfg, roles)), leads: make(chan struct{}), leading: kube.NewLeaderGauge(metrics), election: leaderelection.NewLeaderHealthzAdaptor(leaseTolerance)}
 	core := d.informers.Core().V1()
 	api := kube.NewVolumes(client, core.PersistentVolumeClaims().Lister(), core.PersistentVolumes().Lister())
 	table := nodetable.New()
-	d.writer = kube.NewWriter(client, core.Pods().Lister(), log)
+	d.writer = kube.NewWriter(client, core.Pods().Informer().GetStore(), log)
 	d.claims = kube.NewDevices(client, d.informers, d.writer.RecordEvent, log, metrics)
 	d.devices = devices.NewStore(table, d.claims)
 	storage := volumes.NewStorage(table, api)
@@ -180,7 +181,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 				return profile.New(cfg, env, profile.Stores{Volumes: storage, Devices: d.devices}, d.plugins.host(), log)
 			},
 			Env: framework.Env{
-				Binder: d.writer, Random: rand.New(rand.NewPCG(rand.Uint64(), rand.Uint64())),
+				Binder: d.writer, Random: cycle.NewRandom(rand.Uint64(), rand.Uint64()),
 			},
 			PodGroups:      roles.podGroups,
 			InitialBackoff: cfg.PodInitialBackoff,
@@ -243,6 +244,7 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 		handleProfiles(mux)
 	}
 	mux.Handle("GET /v1/explain", explain.Handler(d.loop, d.log))
+	mux.Handle("POST /v1/whatif", whatif.Handler(d.loop, d.watch.Ready, d.log))
 	d.page.Handle(mux)
 	return mux
 }

@@ -87,7 +87,7 @@ func tried(name string, err error, lost string) finding {
 // examine looks at the machine and changes nothing.
 func examine(ctx context.Context, client *serve.Client) []finding {
 	findings := append([]finding{cgroupFinding()}, releaseFindings()...)
-	findings = append(findings, thresholdFinding(), tripwireFinding())
+	findings = append(findings, thresholdFinding(), tripwireFinding(), memoryReclaimFinding())
 	findings = append(findings, stallFindings()...)
 	messages, err := os.Open(watch.Log)
 	if err == nil {
@@ -319,4 +319,22 @@ func tripwireFinding() finding {
 		return finding{name, false, availability(err), lost}
 	}
 	return finding{Name: name, OK: true, Is: "available, and used where memoryHighTripwire is set"}
+}
+
+// memoryReclaimFinding looks for a group's memory.reclaim, its own.
+func memoryReclaimFinding() finding {
+	const name = "memory.reclaim of pods"
+	lost := "memoryReclaimBudget does nothing"
+	s, err := cgroup.Discover("")
+	if err != nil {
+		return finding{name, false, err.Error(), lost}
+	}
+	file, ok := s.MemoryReclaimFile(s.Self())
+	if !ok {
+		return finding{name, false, "cgroup v1 has none", lost}
+	}
+	if _, err := os.Stat(file); err != nil {
+		return finding{name, false, availability(err) + ": it needs Linux 5.19", lost}
+	}
+	return finding{Name: name, OK: true, Is: "available, and used where memoryReclaimBudget is set"}
 }

@@ -157,6 +157,9 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 		fmt.Fprintf(w, "  gone\t%v after the crossing, %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), render.Gain(s.Signal, s.Freed, s.Held))
 	}
 	showSteps(w, s.Steps)
+	for _, m := range s.Before {
+		fmt.Fprintf(w, "  %v before\t%s\n", s.Decided.Sub(m.At.Time).Round(time.Millisecond), stepText(&m))
+	}
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)
@@ -164,4 +167,16 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
+}
+
+// stepText is what was done about the memory of a pod, for people.
+func stepText(m *recorder.MemoryStep) string {
+	switch m.Step {
+	case "reclaimed":
+		return cmp.Or(m.Bytes, "nothing") + " reclaimed from " + m.Pod + ": " + m.Because
+	case "throttle":
+		return m.Pod + " throttled beyond " + m.Bytes + " more: " + m.Because
+	default:
+		return "throttle of " + m.Pod + " ended: " + m.Because
+	}
 }

@@ -101,6 +101,17 @@ type EvictdConfiguration struct {
 	// WarningInterval is the least time between two warnings of a container; zero means 30s.
 	WarningInterval metav1.Duration `json:"warningInterval,omitzero"`
 
+	// MemoryReclaimBudget, a quantity, is how much memory is reclaimed in 10 s, by memory.reclaim of
+	// cgroup v2, from pods above their request while a soft threshold of memory is met; empty means none.
+	MemoryReclaimBudget string `json:"memoryReclaimBudget,omitempty"`
+	// MemoryReclaimStep, a quantity, is how much is reclaimed from a pod at once; empty means 32Mi.
+	MemoryReclaimStep string `json:"memoryReclaimStep,omitempty"`
+	// MemoryReclaimAttempts bounds the writes to memory.reclaim in 10 s; zero means 16.
+	MemoryReclaimAttempts int32 `json:"memoryReclaimAttempts,omitempty"`
+	// MemoryThrottlePeriod is how long memory.high of cgroup v2 slows down the pod above its request whose growth
+	// is about to cross a hard threshold of memory; zero means never.
+	MemoryThrottlePeriod metav1.Duration `json:"memoryThrottlePeriod,omitzero"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 

@@ -26,19 +26,23 @@ type Loop struct {
 	intents   Intents
 	scanner   DiskScanner
 	reclaimer Reclaimer
+	memory    MemoryReclaimer
+	throttler Throttler
 	unknown   UnknownPods
 	pulse     Pulse
 	budget    budget
 	log       *slog.Logger
 
-	incoming chan podSet
-	configs  chan Config
-	restarts chan []eviction.Restarted
-	reports  chan Report
-	ended    chan kill.Result // from the killer, which closes it
-	scanned  chan struct{}    // a scan of the pods' disks is complete
-	reclaims chan eviction.Signal
-	lost     atomic.Uint64
+	incoming       chan podSet
+	configs        chan Config
+	restarts       chan []eviction.Restarted
+	reports        chan Report
+	ended          chan kill.Result // from the killer, which closes it
+	scanned        chan struct{}    // a scan of the pods' disks is complete
+	reclaims       chan eviction.Signal
+	memoryReclaims chan eviction.MemoryReclaimed
+	throttles      chan eviction.ThrottleOutcome
+	lost           atomic.Uint64
 
 	snapshots snapshots
 
@@ -61,6 +65,7 @@ type Loop struct {
 	watched           time.Time                        // when those were last decided about
 	marked            time.Time                        // when the kernel last notified of a usage threshold
 	nearing           bool                             // a memory threshold is about to be crossed
+	throttling        bool                             // a memory threshold is reached within eviction.Config.ThrottlePeriod
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next regular housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
@@ -75,11 +80,13 @@ type Loop struct {
 	awaitsScan        bool            // a decision waits for a scan of the pods' disks
 
 	// Facts for the next pass.
-	outcomes  []eviction.Outcome
-	unreaped  []unreaped
-	reclaimed []eviction.ReclaimOutcome
-	restarted []eviction.Restarted
-	arrived   []types.UID
+	outcomes        []eviction.Outcome
+	unreaped        []unreaped
+	reclaimed       []eviction.ReclaimOutcome
+	memoryReclaimed []eviction.MemoryReclaimed
+	throttled       []eviction.ThrottleOutcome
+	restarted       []eviction.Restarted
+	arrived         []types.UID
 }
 
 // figures are what was measured of a pod.
@@ -116,15 +123,17 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
-		incoming: make(chan podSet, 1),
-		configs:  make(chan Config, 1),
-		restarts: make(chan []eviction.Restarted, 1),
-		reports:  make(chan Report, reportQueue),
-		ended:    make(chan kill.Result, endedQueue),
-		scanned:  make(chan struct{}, 1),
-		reclaims: make(chan eviction.Signal, endedQueue),
-		observer: eviction.Observer{Model: cfg.MemoryModel},
+		reclaimer: ports.Reclaimer, memory: ports.MemoryReclaimer, throttler: ports.Throttler, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
+		incoming:       make(chan podSet, 1),
+		configs:        make(chan Config, 1),
+		restarts:       make(chan []eviction.Restarted, 1),
+		reports:        make(chan Report, reportQueue),
+		ended:          make(chan kill.Result, endedQueue),
+		scanned:        make(chan struct{}, 1),
+		reclaims:       make(chan eviction.Signal, endedQueue),
+		memoryReclaims: make(chan eviction.MemoryReclaimed, endedQueue),
+		throttles:      make(chan eviction.ThrottleOutcome, endedQueue),
+		observer:       eviction.Observer{Model: cfg.MemoryModel},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()

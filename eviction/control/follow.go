@@ -11,6 +11,9 @@ const (
 	// nearing: nearer than nearing at the present rate.
 	followNear = 50 * time.Millisecond
 	nearing    = time.Second
+	// followThrottling is how often pods are measured, and at least how often the loop looks, while a pod may
+	// have to be throttled.
+	followThrottling = 100 * time.Millisecond
 	// growthSpan is the span of the growth of a pod.
 	growthSpan = 500 * time.Millisecond
 	// detailed is how many pods have their containers read at a housekeeping pass,
@@ -34,9 +37,23 @@ func (l *Loop) follow(kind eviction.Pass) {
 			l.detail = (l.detail + 1) % len(l.pods)
 			l.measure(l.detail, withContainers)
 		}
-	case l.nearing && since >= followNear:
+	case l.nearing && since >= followNear, l.throttling && since >= followThrottling:
 		l.sample(false)
 	}
+}
+
+// fastest is the pod that grows fastest by measurements of just now; zero where no pod may be throttled, and where
+// none grows.
+func (l *Loop) fastest() (g eviction.Growth) {
+	if !l.throttling || l.node.Time.Sub(l.sampled) > growthSpan {
+		return g
+	}
+	for i := range l.figures {
+		if growth := l.figures[i].growth.PerSecond(); growth > g.PerSecond && l.pods[i].Target != nil {
+			g = eviction.Growth{UID: l.pods[i].UID, Memory: l.figures[i].usage.Memory.Or(0), PerSecond: growth}
+		}
+	}
+	return g
 }
 
 // calm says whether a quarter of the memory, and more, is left above every threshold.

@@ -71,7 +71,7 @@ func (l *Loop) pollInterval() time.Duration {
 		floor = pollFloorFalling
 	}
 	rests := false // the kernel notifies before memory is short
-	l.nearing, l.diskNear = false, false
+	l.nearing, l.diskNear, l.throttling = false, false, l.driver.State.Throttled.UID != ""
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
 		if !t.Hard() {
@@ -112,8 +112,12 @@ func (l *Loop) pollInterval() time.Duration {
 				floor = pollFloorFalling
 			}
 			l.nearing = l.nearing || until < nearing && t.Signal.Condition() == eviction.MemoryPressure
+			l.throttling = l.throttling || until < l.cfg.Eviction.ThrottlePeriod && t.Signal.Condition() == eviction.MemoryPressure
 		}
 		interval = min(interval, headroom, ceiling)
+	}
+	if l.throttling {
+		interval = min(interval, followThrottling)
 	}
 	if !rests || len(l.driver.State.InFlight) > 0 {
 		interval = min(interval, pollCeiling)

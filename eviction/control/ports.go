@@ -80,6 +80,24 @@ type Reclaimer interface {
 	Reclaimed() <-chan eviction.Signal
 }
 
+// MemoryReclaimer reclaims memory of pods, and measures it, in a goroutine of its own.
+type MemoryReclaimer interface {
+	// Reclaim begins an attempt, or a measurement, and returns at once.
+	Reclaim(*eviction.MemoryReclaim)
+	// Reclaimed receives the result of each.
+	Reclaimed() <-chan eviction.MemoryReclaimed
+}
+
+// Throttler sets memory.high of pods, in a goroutine of its own.
+type Throttler interface {
+	// Throttle and End return at once.
+	Throttle(*eviction.Throttle)
+	End(*eviction.ThrottleEnd)
+	// Throttled receives what has become of a throttle: one result when memory.high is set, or was not, and one
+	// when it is what it was before.
+	Throttled() <-chan eviction.ThrottleOutcome
+}
+
 // DiskScanner scans what pods hold on disks, in a goroutine of its own.
 type DiskScanner interface {
 	// Request asks for a new scan and returns at once.
@@ -131,10 +149,12 @@ const (
 	GraceEnded   Source = "grace-ended"
 	PodRestarted Source = "pod-restarted"
 	Watched      Source = "watched"
+	PodReclaimed Source = "pod-reclaimed"
+	PodThrottled Source = "pod-throttled"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 13
+const numSources = 15
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
@@ -158,18 +178,22 @@ type Report struct {
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
 	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.
-	Outcomes     []eviction.Outcome
-	TasksLeft    []eviction.TasksLeft
-	VictimUsage  []eviction.VictimUsage
-	Restarted    []eviction.Restarted
-	Arrived      []types.UID
-	DiskScans    bool
-	ScannedSince time.Time
-	UnknownPods  bool
-	Candidates   []eviction.Candidate
-	Sampled      bool
-	Exited       []*eviction.Pod
-	Repeated     [eviction.NumSignals]bool
+	Outcomes    []eviction.Outcome
+	TasksLeft   []eviction.TasksLeft
+	VictimUsage []eviction.VictimUsage
+	Restarted   []eviction.Restarted
+	Arrived     []types.UID
+	// MemoryReclaimed, ThrottleOutcomes and Fastest are as of eviction.Input.
+	MemoryReclaimed  []eviction.MemoryReclaimed
+	ThrottleOutcomes []eviction.ThrottleOutcome
+	Fastest          eviction.Growth
+	DiskScans        bool
+	ScannedSince     time.Time
+	UnknownPods      bool
+	Candidates       []eviction.Candidate
+	Sampled          bool
+	Exited           []*eviction.Pod
+	Repeated         [eviction.NumSignals]bool
 	// Started is the state before the pass in the first report of a loop and of a
 	// configuration; nil in the others.
 	Started *eviction.State
@@ -185,19 +209,21 @@ type Report struct {
 	Ended *kill.Result
 }
 
-// Ports of the loop. Intents, DiskScanner, Reclaimer, UnknownPods, Pulse and CPUTime may be nil:
-// then an eviction survives this process once its report is kept, disk figures are as of each
-// pass, the node has nothing to free by itself, no pod is unknown, and the processor time of the
-// loop is not bounded.
+// Ports of the loop. Intents, DiskScanner, Reclaimer, MemoryReclaimer, Throttler, UnknownPods, Pulse and
+// CPUTime may be nil: then an eviction survives this process once its report is kept, disk figures are as of
+// each pass, the node has nothing to free by itself, no memory is reclaimed from pods, none is throttled, no pod is
+// unknown, and the processor time of the loop is not bounded.
 type Ports struct {
-	Sensor      Sensor
-	Waiter      Waiter
-	Killer      Killer
-	Intents     Intents
-	DiskScanner DiskScanner
-	Reclaimer   Reclaimer
-	UnknownPods UnknownPods
-	Pulse       Pulse
+	Sensor          Sensor
+	Waiter          Waiter
+	Killer          Killer
+	Intents         Intents
+	DiskScanner     DiskScanner
+	Reclaimer       Reclaimer
+	MemoryReclaimer MemoryReclaimer
+	Throttler       Throttler
+	UnknownPods     UnknownPods
+	Pulse           Pulse
 	// CPUTime is the processor time that the calling thread has used.
 	CPUTime func() time.Duration
 }

@@ -74,33 +74,47 @@ func (l *Loop) forward(ctx context.Context) {
 	if l.reclaimer != nil {
 		reclaimed = l.reclaimer.Reclaimed()
 	}
+	var memory <-chan eviction.MemoryReclaimed
+	if l.memory != nil {
+		memory = l.memory.Reclaimed()
+	}
+	var throttles <-chan eviction.ThrottleOutcome
+	if l.throttler != nil {
+		throttles = l.throttler.Throttled()
+	}
 	for {
 		select {
 		case <-ctx.Done():
 			l.waiter.Wake()
 			return
+		case outcome := <-memory:
+			forward(ctx, l.memoryReclaims, outcome)
+		case outcome := <-throttles:
+			forward(ctx, l.throttles, outcome)
 		case <-scanned:
 			select {
 			case l.scanned <- struct{}{}:
 			default:
 			}
 		case signal := <-reclaimed:
-			select {
-			case l.reclaims <- signal:
-			case <-ctx.Done():
-			}
+			forward(ctx, l.reclaims, signal)
 		case result, open := <-l.killer.Results():
 			if !open {
 				close(l.ended)
 				l.waiter.Wake()
 				return
 			}
-			select {
-			case l.ended <- result:
-			case <-ctx.Done():
-			}
+			forward(ctx, l.ended, result)
 		}
 		l.waiter.Wake()
+	}
+}
+
+// forward sends a value unless ctx ends first.
+func forward[T any](ctx context.Context, queue chan<- T, value T) {
+	select {
+	case queue <- value:
+	case <-ctx.Done():
 	}
 }
 
@@ -126,6 +140,12 @@ func (l *Loop) receive() (passed, open bool) {
 		case signal := <-l.reclaims:
 			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
 			l.pass(eviction.Housekeeping, Reclaimed)
+		case outcome := <-l.memoryReclaims:
+			l.memoryReclaimed = append(l.memoryReclaimed, outcome)
+			l.pass(eviction.Event, PodReclaimed)
+		case outcome := <-l.throttles:
+			l.throttled = append(l.throttled, outcome)
+			l.pass(eviction.Event, PodThrottled)
 		case result, open := <-l.ended:
 			if !open {
 				return passed, false

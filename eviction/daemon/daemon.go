@@ -86,7 +86,9 @@ type Daemon struct {
 	tracker    *podTracker
 	disks      *collect.DiskScanner
 	notifier   *collect.MemoryNotifier
-	memoryHigh *memoryHigh // nil where memory.high is not set
+	memoryHigh *memoryHigh      // nil where memory.high is not set
+	reclaimer  *memoryReclaimer // nil where no memory is reclaimed from pods
+	throttler  *throttler       // nil where no pod is throttled
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
@@ -219,6 +221,12 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
 		ports.Waiter = d.memoryHigh
 	}
+	if d.reclaimer = d.newMemoryReclaimer(); d.reclaimer != nil {
+		ports.MemoryReclaimer = d.reclaimer
+	}
+	if d.throttler = d.newThrottler(); d.throttler != nil {
+		ports.Throttler = d.throttler
+	}
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -284,6 +292,18 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
 	if d.cluster != nil {
 		c.Eviction.SoftPatience = d.cluster.soft.Patience
+	}
+	without := func(field string, is bool, why string) bool {
+		if is && why != "" && !d.dryRun {
+			d.log.Warn(field+" has no effect", "reason", why)
+		}
+		return why != ""
+	}
+	if without("memoryReclaimBudget", c.Eviction.MemoryReclaims.Budget > 0, d.withoutMemoryReclaim()) {
+		c.Eviction.MemoryReclaims = eviction.MemoryReclaims{}
+	}
+	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
+		c.Eviction.ThrottlePeriod = 0
 	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
@@ -375,6 +395,13 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	around.Go(func() { d.notifier.Run(ctx) })
 	if d.memoryHigh != nil {
 		around.Go(func() { d.memoryHigh.run(ctx) })
+	}
+	if d.reclaimer != nil {
+		around.Go(func() { d.reclaimer.run(ctx) })
+	}
+	if d.throttler != nil {
+		d.throttler.changes = d.changes
+		around.Go(func() { d.throttler.run(ctx) })
 	}
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })

@@ -19,6 +19,7 @@ type metrics struct {
 	passes, kernelKills, steps     *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
 	measured                       *prometheus.GaugeVec
+	memorySteps                    *memorySteps
 	freed, lost                    prometheus.Counter
 	lostBefore                     uint64
 	inFlight, lastPass             prometheus.Gauge
@@ -48,6 +49,7 @@ func newMetrics(set *metric.Set) *metrics {
 		lost:        counter("evictd_reports_lost_total", "Reports of the loop that were dropped because the queue was full.").WithLabelValues(),
 		lastPass:    gauge("evictd_last_pass_timestamp_seconds", "When the loop last reported a pass.").WithLabelValues(),
 		steps:       counter("evictd_steps_total", "Steps before evictions on containers, by step, cause (soft, hard or limit) and outcome: taken, over, failed or dry-run.", "step", "cause", "outcome"),
+		memorySteps: newMemorySteps(set),
 		inFlight:    gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
 		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel's OOM killer has killed, by the limit reached: node, pods, pod, other or unknown.", "limit"),
 	}

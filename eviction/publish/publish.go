@@ -171,6 +171,7 @@ func (p *Publisher) handle(r control.Report) {
 		p.steps(&r)
 		return
 	}
+	p.memory(&r)
 	for i := range r.Decisions {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])

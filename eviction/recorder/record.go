@@ -37,7 +37,8 @@ type record struct {
 	Evictions []decided `json:"evictions,omitempty"`
 	Ended     *ended    `json:"ended,omitempty"`
 	// Steps before evictions that were taken, or ended, in the pass.
-	Steps []Taken `json:"steps,omitempty"`
+	Steps  []Taken      `json:"steps,omitempty"`
+	Memory []MemoryStep `json:"memory,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
@@ -197,6 +198,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	s.Arrived = r.Arrived
+	memory(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}

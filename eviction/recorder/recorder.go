@@ -223,7 +223,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
-		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Lost: r.lost.Load(),
+		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Memory: memorySteps(report), Steps: taken(report), Lost: r.lost.Load(),
 	})
 }
 
@@ -260,6 +260,8 @@ func (r *Recorder) begin(report *control.Report, pods map[string]*v1.Pod) bool {
 		TypeMeta: metav1.TypeMeta{APIVersion: config.APIVersion, Kind: simulate.Kind},
 		Spec: simulate.FileSpec{Config: r.cfg.Eviction, Node: r.cfg.Node, Daemon: simulate.FileDaemon{
 			Lapse: metav1.Duration{Duration: of.Lapse}, SoftPatience: metav1.Duration{Duration: of.SoftPatience}, DryRun: of.DryRun, MeasuresRelief: of.MeasuresRelief,
+			WithoutMemoryReclaim: r.cfg.Eviction.MemoryReclaimBudget != "" && of.MemoryReclaims.Budget == 0,
+			WithoutThrottle:      r.cfg.Eviction.MemoryThrottlePeriod.Duration > 0 && of.ThrottlePeriod == 0,
 		}},
 	}}
 	for _, name := range slices.Sorted(maps.Keys(pods)) {

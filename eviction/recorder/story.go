@@ -45,6 +45,8 @@ type Story struct {
 	Error string `json:"error,omitempty"`
 	// Next is the next eligible pod; empty without one.
 	Next string `json:"next,omitempty"`
+	// Before is what was done about the memory of pods before it was evicted, oldest first.
+	Before []MemoryStep `json:"before,omitempty"`
 	// Ranking is the order of victims, as it was; the first ones of it.
 	Ranking []nodestatus.Ranked `json:"ranking,omitempty"`
 	// Steps are those before evictions on the pod, oldest first.
@@ -120,6 +122,7 @@ func (r *Recording) Stories() []Story {
 			}
 		}
 	}
+	addMemory(all, r.MemorySteps())
 	return all
 }
 

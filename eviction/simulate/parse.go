@@ -52,6 +52,10 @@ type step struct {
 	victims   []eviction.VictimUsage
 	restarted []eviction.Restarted
 	arrived   []types.UID
+
+	memoryReclaimed  []eviction.MemoryReclaimed
+	throttleOutcomes []eviction.ThrottleOutcome
+	fastest          eviction.Growth
 }
 
 // usage is what a candidate uses; without pod it has no statistics.
@@ -121,6 +125,12 @@ func (p *parser) parse() {
 	daemon := &p.in.Spec.Daemon
 	p.out.config.Lapse, p.out.config.SoftPatience, p.out.config.DryRun = daemon.Lapse.Duration, daemon.SoftPatience.Duration, daemon.DryRun
 	p.out.config.MeasuresRelief = daemon.MeasuresRelief
+	if daemon.WithoutMemoryReclaim {
+		p.out.config.MemoryReclaims = eviction.MemoryReclaims{}
+	}
+	if daemon.WithoutThrottle {
+		p.out.config.ThrottlePeriod = 0
+	}
 	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
 	for i := range p.in.Spec.Steps {
 		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])
@@ -231,6 +241,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 		s.restarted = append(s.restarted, eviction.Restarted{UID: uid, Forbidden: in.Restarted[uid].Forbidden})
 	}
 	s.arrived = in.Arrived
+	p.memory(path, in, &s)
 	for _, uid := range slices.Sorted(maps.Keys(in.VictimUsage)) {
 		memory := in.VictimUsage[uid]
 		s.victims = append(s.victims, eviction.VictimUsage{UID: uid, Memory: p.amount(path.Child("victimUsage").Key(string(uid)), &memory).Or(0)})

@@ -28,6 +28,7 @@ type Step struct {
 	InFlight      []string        `json:"inFlight,omitempty"`
 	EndAgain      []string        `json:"endAgain,omitempty"`
 	Before        []Before        `json:"before,omitempty"`
+	Memory        []MemoryStep    `json:"memory,omitempty"`
 
 	// Changes since the step before, and why pods that would have gone earlier
 	// were passed over, for people.
@@ -102,6 +103,7 @@ func (s *Scenario) Run() []Step {
 func (r *runner) play(s *step) Step {
 	in := eviction.Input{
 		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed, Restarted: s.restarted, Arrived: s.arrived,
+		MemoryReclaimed: s.memoryReclaimed, ThrottleOutcomes: s.throttleOutcomes, Fastest: s.fastest,
 		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
 	}
 	if s.state != nil {
@@ -284,6 +286,7 @@ func (s *Step) add(d *eviction.Decision) {
 	if len(d.Ranking) > 0 {
 		s.rank(d)
 	}
+	s.addMemory(d)
 	for _, pod := range d.EndAgain {
 		s.EndAgain = append(s.EndAgain, pod.String())
 	}

@@ -41,6 +41,9 @@ type FileDaemon struct {
 	Lapse        metav1.Duration `json:"lapse,omitzero"`
 	SoftPatience metav1.Duration `json:"softPatience,omitzero"`
 	DryRun       bool            `json:"dryRun,omitempty"`
+	// WithoutMemoryReclaim and WithoutThrottle: the kernel has no memory.reclaim, or no memory.high.
+	WithoutMemoryReclaim bool `json:"withoutMemoryReclaim,omitempty"`
+	WithoutThrottle      bool `json:"withoutThrottle,omitempty"`
 	// The field turns rules on that need more facts than earlier scenarios give.
 	MeasuresRelief bool `json:"measuresRelief,omitempty"`
 }
@@ -91,6 +94,11 @@ type FileStep struct {
 	// Arrived are uids of pods that have come since the step before, where no kubelet admits
 	// them.
 	Arrived []types.UID `json:"arrived,omitempty"`
+	// MemoryReclaimed are results of eviction.MemoryReclaim since the step before, ThrottleOutcomes of
+	// eviction.Throttle, and Fastest is the pod that grows fastest.
+	MemoryReclaimed  []FileMemoryReclaimed `json:"memoryReclaimed,omitempty"`
+	ThrottleOutcomes []FileThrottleOutcome `json:"throttleOutcomes,omitempty"`
+	Fastest          *FileGrowth           `json:"fastest,omitempty"`
 	// VictimUsage is the memory of victims after their SIGKILL.
 	VictimUsage map[types.UID]resource.Quantity `json:"victimUsage,omitempty"`
 }

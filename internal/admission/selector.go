@@ -53,15 +53,22 @@ func checkLabelSelector(s *metav1.LabelSelector, path *field.Path) field.ErrorLi
 	return metav1validation.ValidateLabelSelector(s, metav1validation.LabelSelectorValidationOptions{}, path)
 }
 
+// CheckNodeSelector finds what an API server refuses in the terms of a selector of nodes.
+func CheckNodeSelector(s *v1.NodeSelector, path *field.Path) (faults field.ErrorList) {
+	path = path.Child("nodeSelectorTerms")
+	if len(s.NodeSelectorTerms) == 0 {
+		faults = append(faults, field.Required(path, "must have at least one node selector term"))
+	}
+	for i := range s.NodeSelectorTerms {
+		faults = append(faults, checkNodeTerm(&s.NodeSelectorTerms[i], path.Index(i), validation.IsValidLabelValue)...)
+	}
+	return faults
+}
+
 // checkNodeAffinity accepts any value in preferred terms, as an API server does.
 func checkNodeAffinity(a *v1.NodeAffinity, path *field.Path) (faults field.ErrorList) {
 	if hard := a.RequiredDuringSchedulingIgnoredDuringExecution; hard != nil {
-		if len(hard.NodeSelectorTerms) == 0 {
-			faults = append(faults, field.Required(path.Child(required, "nodeSelectorTerms"), "must have at least one node selector term"))
-		}
-		for i := range hard.NodeSelectorTerms {
-			faults = append(faults, checkNodeTerm(&hard.NodeSelectorTerms[i], path.Child(required, "nodeSelectorTerms").Index(i), validation.IsValidLabelValue)...)
-		}
+		faults = CheckNodeSelector(hard, path.Child(required))
 	}
 	for i := range a.PreferredDuringSchedulingIgnoredDuringExecution {
 		term := &a.PreferredDuringSchedulingIgnoredDuringExecution[i].Preference

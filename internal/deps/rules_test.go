@@ -130,6 +130,7 @@ var arrows = []arrow{
 	{"scheduleradapter/profile", []string{"scheduleradapter/config", "scheduleradapter/cycle", "scheduleradapter/extender", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/outoftree", "scheduleradapter/plugins/...", "scheduleradapter/preempt"},
 		"profiles are made of plugins and extenders"},
 	{"scheduleradapter/explain", []string{"internal/cli", "internal/serve", "scheduleradapter/cycle"}, "it prints what cycle explains"},
+	{"scheduleradapter/whatif", []string{"internal/admission", "internal/cli", "internal/manifest", "internal/podspec", "internal/serve", "scheduleradapter/cycle"}, "it reads questions that cycle answers"},
 	{"scheduleradapter/secureserving", []string{"internal/kubeclient", "internal/serve"}, "it authenticates and authorizes clients, and does not read what is served"},
 	{"scheduleradapter/statuspage", []string{"internal/page", "internal/serve", "scheduleradapter/cycle"}, "it serves what cycle reports"},
 	{"scheduleradapter/drain", []string{"internal/cli", "internal/kubeclient"}, "a drain uses the API server only"},

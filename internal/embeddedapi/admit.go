@@ -5,9 +5,11 @@ import (
 	"errors"
 	"slices"
 	"strconv"
+	"strings"
 	"sync"
 
 	appsv1 "k8s.io/api/apps/v1"
+	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -17,6 +19,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/validation"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -28,6 +31,40 @@ import (
 
 // admitter applies defaults to an object and validates it. Old is nil for a new object.
 type admitter func(a *API, object, old store.Object) utilvalidation.ErrorList
+
+// checked is an admitter that validates. The check's second argument is nil for a new object.
+func checked[T store.Object](check func(object, before T) utilvalidation.ErrorList) admitter {
+	return func(_ *API, object, old store.Object) utilvalidation.ErrorList {
+		before, _ := old.(T)
+		return check(object.(T), before)
+	}
+}
+
+// admitDriver counts the changes of the spec, from 0 on.
+func admitDriver(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	driver := object.(*storagev1.CSIDriver)
+	before, changed := old.(*storagev1.CSIDriver)
+	if changed && !apiequality.Semantic.DeepEqual(driver.Spec, before.Spec) {
+		driver.Generation++
+	}
+	return podvalidation.CSIDriver(driver, before)
+}
+
+// admitLease removes what only a coordinated election of a leader has, an alpha feature of Kubernetes.
+func admitLease(_ *API, object, _ store.Object) utilvalidation.ErrorList {
+	lease := object.(*coordinationv1.Lease)
+	lease.Spec.Strategy, lease.Spec.PreferredHolder = nil, nil
+	return podvalidation.Lease(lease)
+}
+
+func admitAttachment(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	attachment := object.(*storagev1.VolumeAttachment)
+	before, changed := old.(*storagev1.VolumeAttachment)
+	if !changed {
+		attachment.Status = storagev1.VolumeAttachmentStatus{}
+	}
+	return podvalidation.VolumeAttachment(attachment, before)
+}
 
 // classes are the defaults of pods and claims, computed again when a class has changed.
 type classes struct {
@@ -87,10 +124,10 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 		seen[text] = true
 		return again
 	})
-	return apierrors.NewInvalid(k.GroupKind(), name, faults)
+	return apierrors.NewInvalid(k.stored().GroupKind(), name, faults)
 }
 
-func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+func admitNamespace(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	namespace := object.(*v1.Namespace)
 	admission.CompleteNamespace(namespace)
 	if old == nil {
@@ -98,8 +135,11 @@ func admitNamespace(_ *API, object, old store.Object) (faults utilvalidation.Err
 	} else {
 		namespace.Spec.Finalizers = slices.Clone(old.(*v1.Namespace).Spec.Finalizers) // only /finalize changes them
 	}
-	for _, why := range validation.ValidateNamespaceName(namespace.Name, false) {
-		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), namespace.Name, why))
+	faults := metav1validation.ValidateLabels(map[string]string{v1.LabelMetadataName: namespace.Name}, utilvalidation.NewPath("metadata", "labels"))
+	for _, finalizer := range namespace.Spec.Finalizers {
+		if finalizer != v1.FinalizerKubernetes && !strings.Contains(string(finalizer), "/") {
+			faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("spec", "finalizers"), finalizer, "must be a standard finalizer or fully qualified"))
+		}
 	}
 	return faults
 }
@@ -127,28 +167,18 @@ func same(name string, value, before any) utilvalidation.ErrorList {
 
 func admitRuntimeClass(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	class := object.(*nodev1.RuntimeClass)
-	faults := admission.NewClasses().AddRuntimeClass(class)
-	if class.Handler == "" {
-		faults = append(faults, utilvalidation.Required(utilvalidation.NewPath("handler"), ""))
-	}
+	faults := append(admission.NewClasses().AddRuntimeClass(class), podvalidation.RuntimeClass(class)...)
 	if before, ok := old.(*nodev1.RuntimeClass); ok {
 		faults = append(faults, same("handler", class.Handler, before.Handler)...)
 	}
 	return faults
 }
 
-func admitStorageClass(_ *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+func admitStorageClass(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	class := object.(*storagev1.StorageClass)
 	admission.NewClasses().AddStorageClass(class)
-	if class.Provisioner == "" {
-		faults = append(faults, utilvalidation.Required(utilvalidation.NewPath("provisioner"), ""))
-	}
-	if before, ok := old.(*storagev1.StorageClass); ok {
-		faults = append(faults, same("provisioner", class.Provisioner, before.Provisioner)...)
-		faults = append(faults, same("parameters", class.Parameters, before.Parameters)...)
-		faults = append(faults, same("volumeBindingMode", class.VolumeBindingMode, before.VolumeBindingMode)...)
-	}
-	return faults
+	before, _ := old.(*storagev1.StorageClass)
+	return podvalidation.StorageClass(class, before)
 }
 
 // admitNode admits a node; a new one may have a status. Later the lifecycle controller
@@ -215,29 +245,39 @@ func admitVolume(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if old == nil {
 		volume.Status = v1.PersistentVolumeStatus{Phase: v1.VolumePending, LastPhaseTransitionTime: new(metav1.Now().Rfc3339Copy())}
 	}
-	return nil
+	before, _ := old.(*v1.PersistentVolume)
+	return podvalidation.PersistentVolume(volume, before)
 }
 
 func admitClaim(a *API, object, old store.Object) (faults utilvalidation.ErrorList) {
-	claim, path := object.(*v1.PersistentVolumeClaim), utilvalidation.NewPath("spec")
+	claim := object.(*v1.PersistentVolumeClaim)
 	if old == nil {
 		a.currentClasses().CompleteClaim(claim)
 		claim.Status = v1.PersistentVolumeClaimStatus{Phase: v1.ClaimPending}
 	}
-	if len(claim.Spec.AccessModes) == 0 {
-		faults = append(faults, utilvalidation.Required(path.Child("accessModes"), "at least 1 access mode is required"))
-	}
-	amount, requested := claim.Spec.Resources.Requests[v1.ResourceStorage]
-	switch at := path.Child("resources").Key(string(v1.ResourceStorage)); {
-	case !requested:
-		faults = append(faults, utilvalidation.Required(at, ""))
-	case amount.Sign() <= 0:
-		faults = append(faults, utilvalidation.Invalid(at, amount.String(), "must be greater than zero"))
-	}
+	completeSource(&claim.Spec)
+	faults = podvalidation.Claim(&claim.Spec)
 	if before, ok := old.(*v1.PersistentVolumeClaim); ok {
 		faults = append(faults, checkClaimChange(claim, before)...)
 	}
 	return faults
+}
+
+// completeSource gives a claim both fields of the source of its data, of which the first one can only name claims and
+// snapshots.
+func completeSource(spec *v1.PersistentVolumeClaimSpec) {
+	if s := spec.DataSource; s != nil {
+		group := ptr.Deref(s.APIGroup, "")
+		if claim, snapshot := group == "" && s.Kind == "PersistentVolumeClaim", group == "snapshot.storage.k8s.io" && s.Kind == "VolumeSnapshot"; !claim && !snapshot {
+			spec.DataSource = nil
+		}
+	}
+	switch source, ref := spec.DataSource, spec.DataSourceRef; {
+	case source != nil && ref == nil:
+		spec.DataSourceRef = &v1.TypedObjectReference{APIGroup: source.APIGroup, Kind: source.Kind, Name: source.Name}
+	case source == nil && ref != nil && ptr.Deref(ref.Namespace, "") == "":
+		spec.DataSource = &v1.TypedLocalObjectReference{APIGroup: ref.APIGroup, Kind: ref.Kind, Name: ref.Name}
+	}
 }
 
 // checkClaimChange follows ValidatePersistentVolumeClaimUpdate of Kubernetes' core validation.
@@ -255,19 +295,12 @@ func checkClaimChange(claim, before *v1.PersistentVolumeClaim) (faults utilvalid
 	if !apiequality.Semantic.DeepEqual(now, was) {
 		faults = append(faults, utilvalidation.Forbidden(path, "spec is immutable after creation except resources.requests and volumeAttributesClassName for bound claims"))
 	}
+	faults = append(faults, same("volumeMode", claim.Spec.VolumeMode, before.Spec.VolumeMode)...)
 	size, capacity := claim.Spec.Resources.Requests.Storage(), before.Status.Capacity.Storage()
 	if size.Cmp(*before.Spec.Resources.Requests.Storage()) < 0 && size.Cmp(*capacity) <= 0 {
 		faults = append(faults, utilvalidation.Forbidden(path.Child("resources", "requests", "storage"), "field can not be less than status.capacity"))
 	}
 	return faults
-}
-
-func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
-	service := object.(*v1.Service)
-	if old == nil {
-		service.Status = v1.ServiceStatus{}
-	}
-	return nil
 }
 
 // admitWorkload empties the status of a new object, checks the template of its pods, and keeps the selector of

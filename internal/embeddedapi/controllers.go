@@ -20,6 +20,7 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // controllerKinds are what kube-controller-manager and a kubelet read and write beside the kinds
@@ -34,24 +35,25 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: core.WithKind("ResourceQuota"), resource: "resourcequotas", singular: "resourcequota", short: []string{"quota"}, answers: true, namespaced: true, status: true,
 			admit: admitQuota},
 		{GroupVersionKind: core.WithKind("Endpoints"), resource: "endpoints", singular: "endpoints", short: []string{"ep"}, namespaced: true},
-		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true},
+		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: checked(validation.PodTemplate)},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
-		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true},
+		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true, admit: checked(validation.ControllerRevision)},
 		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true, annotations: true,
 			admit: admitWorkload, columns: deploymentColumns},
 		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", singular: "job", namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitJob, fields: jobFields, columns: jobColumns},
-		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", singular: "cronjob", short: []string{"cj"}, namespaced: true, status: true, generation: true, admit: admitWorkload},
+		{GroupVersionKind: batch.WithKind("CronJob"), resource: "cronjobs", singular: "cronjob", short: []string{"cj"}, namespaced: true, status: true, generation: true, admit: admitCronJob},
 		{GroupVersionKind: autoscalingv2.SchemeGroupVersion.WithKind("HorizontalPodAutoscaler"), resource: "horizontalpodautoscalers", singular: "horizontalpodautoscaler",
-			short: []string{"hpa"}, namespaced: true, status: true, admit: admitWorkload},
+			short: []string{"hpa"}, namespaced: true, status: true, generation: true, admit: admitAutoscaler},
 		{GroupVersionKind: networkingv1.SchemeGroupVersion.WithKind("NetworkPolicy"), resource: "networkpolicies", singular: "networkpolicy", short: []string{"netpol"},
-			namespaced: true, generation: true},
-		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true},
-		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true},
-		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", status: true, generation: true, admit: admitTaintRule},
-		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitWorkload},
-		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true},
-		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, fields: sliceFields},
+			namespaced: true, generation: true, admit: checked(validation.NetworkPolicy)},
+		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true,
+			admit: checked(validation.VolumeAttributesClass)},
+		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true, admit: checked(validation.DeviceClass)},
+		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", versioned: true, status: true, generation: true, admit: admitTaintRule},
+		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitResourceClaim},
+		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true, admit: checked(validation.ResourceClaimTemplate)},
+		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, admit: checked(validation.ResourceSlice), fields: sliceFields},
 	}
 }
 
@@ -90,7 +92,7 @@ func admitSecret(_ *API, object, old store.Object) utilvalidation.ErrorList {
 		secret.Data[name] = []byte(text)
 	}
 	secret.StringData = nil
-	faults := checkKeys("data", slices.Collect(maps.Keys(secret.Data)))
+	faults := append(checkKeys("data", slices.Collect(maps.Keys(secret.Data))), validation.SecretData(secret)...)
 	before, ok := old.(*v1.Secret)
 	if !ok {
 		return faults
@@ -106,6 +108,7 @@ func admitSecret(_ *API, object, old store.Object) utilvalidation.ErrorList {
 func admitConfigMap(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	now := object.(*v1.ConfigMap)
 	faults := append(checkKeys("data", slices.Collect(maps.Keys(now.Data))), checkKeys("binaryData", slices.Collect(maps.Keys(now.BinaryData)))...)
+	faults = append(faults, validation.ConfigMapSize(now)...)
 	for key := range now.BinaryData {
 		if _, twice := now.Data[key]; twice {
 			faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
@@ -142,7 +145,8 @@ func unchanged(name string, holds bool) utilvalidation.ErrorList {
 func admitTaintRule(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	rule := object.(*resourceapi.DeviceTaintRule)
 	taint, stays := &rule.Spec.Taint, true
-	if before, ok := old.(*resourceapi.DeviceTaintRule); ok {
+	before, changed := old.(*resourceapi.DeviceTaintRule)
+	if changed {
 		was := before.Spec.Taint
 		stays = taint.Effect == was.Effect || !taint.TimeAdded.Equal(was.TimeAdded)
 	} else {
@@ -151,7 +155,7 @@ func admitTaintRule(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	if taint.TimeAdded == nil || !stays {
 		taint.TimeAdded = new(metav1.NewTime(time.Now().Truncate(time.Second)))
 	}
-	return nil
+	return validation.DeviceTaintRule(rule, before)
 }
 
 // admitEndpointSlice counts the changes of everything but metadata.
@@ -164,7 +168,28 @@ func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorLi
 	if old == nil || !apiequality.Semantic.DeepEqual([]any{slice.Endpoints, slice.Ports, slice.AddressType}, []any{before.Endpoints, before.Ports, before.AddressType}) {
 		slice.Generation++
 	}
-	return nil
+	if old == nil {
+		before = nil
+	}
+	return validation.EndpointSlice(slice, before)
+}
+
+// admitResourceClaim admits a claim of devices, which has no status at first.
+func admitResourceClaim(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	claim := object.(*resourceapi.ResourceClaim)
+	before, changed := old.(*resourceapi.ResourceClaim)
+	if !changed {
+		claim.Status = resourceapi.ResourceClaimStatus{}
+	}
+	return validation.ResourceClaim(claim, before)
+}
+
+func admitAutoscaler(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	autoscaler := object.(*autoscalingv2.HorizontalPodAutoscaler)
+	if old == nil {
+		autoscaler.Status = autoscalingv2.HorizontalPodAutoscalerStatus{}
+	}
+	return validation.Autoscaler(&autoscaler.Spec)
 }
 
 // jobLabels begins the names of labels that say which job a pod is of.
@@ -194,15 +219,33 @@ func admitJob(a *API, object, old store.Object) utilvalidation.ErrorList {
 	return append(checkSelector(job.Spec.Selector, job.Spec.Template.Labels, utilvalidation.NewPath("spec")), admitWorkload(a, object, nil)...)
 }
 
+// admitCronJob bounds the name, to which the names of jobs add the minute.
+func admitCronJob(a *API, object, old store.Object) (faults utilvalidation.ErrorList) {
+	const longest = content.DNS1035LabelMaxLength - len("-1234567890")
+	if name := object.GetName(); old == nil && len(name) > longest {
+		faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), name, content.MaxLenError(longest)))
+	}
+	return append(faults, admitWorkload(a, object, old)...)
+}
+
 // checkJobChange keeps what a job was started with.
 func checkJobChange(job, before *batchv1.Job) utilvalidation.ErrorList {
 	path, faults := utilvalidation.NewPath("spec"), checkWorkload(job)
 	for name, values := range map[string][2]any{"selector": {job.Spec.Selector, before.Spec.Selector}, "template": {job.Spec.Template, before.Spec.Template},
-		"completions": {job.Spec.Completions, before.Spec.Completions}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}} {
+		"backoffLimitPerIndex": {job.Spec.BackoffLimitPerIndex, before.Spec.BackoffLimitPerIndex},
+		"podFailurePolicy":     {job.Spec.PodFailurePolicy, before.Spec.PodFailurePolicy}, "successPolicy": {job.Spec.SuccessPolicy, before.Spec.SuccessPolicy}, "managedBy": {job.Spec.ManagedBy, before.Spec.ManagedBy}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}} {
 		suspended := ptr.Deref(before.Spec.Suspend, false) && before.Status.StartTime == nil
 		if !apiequality.Semantic.DeepEqual(values[0], values[1]) && (name != "template" || !suspended) {
 			faults = append(faults, utilvalidation.Invalid(path.Child(name), values[0], "field is immutable"))
 		}
+	}
+	now, was := job.Spec.Completions, before.Spec.Completions
+	switch indexed := ptr.Deref(job.Spec.CompletionMode, "") == batchv1.IndexedCompletion; {
+	case apiequality.Semantic.DeepEqual(now, was) || indexed && now == nil:
+	case !indexed:
+		faults = append(faults, utilvalidation.Invalid(path.Child("completions"), now, "field is immutable"))
+	case *now != ptr.Deref(job.Spec.Parallelism, 0):
+		faults = append(faults, utilvalidation.Invalid(path.Child("completions"), *now, "can only be modified in tandem with spec.parallelism"))
 	}
 	return faults
 }

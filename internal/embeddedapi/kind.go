@@ -2,6 +2,7 @@ package embeddedapi
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	apidiscoveryv2 "k8s.io/api/apidiscovery/v2"
@@ -21,13 +22,17 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
+	"k8s.io/apimachinery/pkg/api/validation"
+	"k8s.io/apimachinery/pkg/api/validation/path"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
+	content "k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // kind is one resource of the API, with its special cases.
@@ -36,15 +41,18 @@ type kind struct {
 	resource, singular string
 	short              []string
 	namespaced         bool
-	status             bool          // has the subresource, and writes elsewhere leave the status alone
-	generation         bool          // counts the changes of its spec
-	annotations        bool          // and of its annotations
-	answers            bool          // a deletion answers with the last state of the object
-	orphans            bool          // a deletion that names no policy keeps the dependents
-	upsert             bool          // an update makes what is not there
-	ttl                time.Duration // in memory, for so long after its last change; 0: on disk
-	memory             string        // the namespace whose objects have the lifetime; the others are on disk
-	admit              admitter      // nil: only metadata is validated
+	status             bool                        // has the subresource, and writes elsewhere leave the status alone
+	generation         bool                        // counts the changes of its spec
+	annotations        bool                        // and of its annotations
+	answers            bool                        // a deletion answers with the last state of the object
+	orphans            bool                        // a deletion that names no policy keeps the dependents
+	upsert             bool                        // an update makes what is not there
+	versioned          bool                        // an update needs the resourceVersion of what it changes
+	ttl                time.Duration               // in memory, for so long after its last change; 0: on disk
+	memory             string                      // the namespace whose objects have the lifetime; the others are on disk
+	names              validation.ValidateNameFunc // nil: subdomains of DNS
+	anyName            bool                        // that fits in a path, and metadata is validated only where the rest is valid
+	admit              admitter                    // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
 	review             func(*request, store.Object) error // answers an object, which is not stored
@@ -59,8 +67,32 @@ type conversion struct {
 	receive func(store.Object) store.Object
 }
 
+// fitsPath is a name that kube-apiserver leaves to clients: it fits in a path and, before the extension of a
+// manifest, in the name of a file that is not hidden.
+func fitsPath(name string, prefix bool) []string {
+	faults := path.IsValidPathSegmentPrefix(name)
+	if !prefix {
+		faults = path.IsValidPathSegmentName(name)
+	}
+	if len(name) > content.DNS1123SubdomainMaxLength {
+		faults = append(faults, content.MaxLenError(content.DNS1123SubdomainMaxLength))
+	}
+	if len(faults) == 0 && strings.HasPrefix(name, ".") {
+		faults = append(faults, "may not begin with a dot")
+	}
+	return faults
+}
+
 func (k *kind) groupResource() schema.GroupResource {
 	return schema.GroupResource{Group: k.Group, Resource: k.resource}
+}
+
+// stored is the kind as which objects are stored.
+func (k *kind) stored() schema.GroupVersionKind {
+	if k.wire != nil {
+		return k.wire.stored
+	}
+	return k.GroupVersionKind
 }
 
 // eventTTL is how long an event is kept, as kube-apiserver's --event-ttl.
@@ -77,45 +109,47 @@ func newKinds() []*kind { return slices.Concat(schedulingKinds(), controllerKind
 
 func schedulingKinds() []*kind {
 	return []*kind{
-		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true,
+		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true, names: validation.ValidateNamespaceName,
 			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
 		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
 			admit: admitPriorityClass, columns: priorityClassColumns},
-		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass",
+		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass", versioned: true,
 			admit: admitRuntimeClass, columns: runtimeClassColumns},
 		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
 			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver"},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true, admit: admitDriver},
 		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
 			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", columns: csiNodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, columns: attachmentColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, admit: checked(podvalidation.CSINode), columns: csiNodeColumns},
+		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true,
+			admit: checked(podvalidation.CSIStorageCapacity)},
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true,
+			admit: admitAttachment, columns: attachmentColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
 			admit: admitClaim, columns: claimColumns},
-		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true,
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true, names: validation.NameIsDNSLabel,
 			admit: admitService, fields: serviceFields, columns: serviceColumns},
 		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
-		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true, names: validation.NameIsDNSLabel,
 			admit: admitWorkload, columns: statefulSetColumns},
 		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true,
 			admit: admitDaemonSet, columns: daemonSetColumns},
 		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
-		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true,
+		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true, versioned: true, anyName: true,
 			admit: admitBudget, columns: budgetColumns},
 		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", answers: true, singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
 			admit: admitPod, fields: podFields, columns: podColumns},
-		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
+		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL, anyName: true,
 			fields: eventFields, columns: eventColumns},
 		{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
 			admit: admitEvent, fields: regardingFields, columns: eventColumns,
 			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
-		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true,
-			ttl: time.Hour, memory: v1.NamespaceNodeLease, columns: leaseColumns},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, versioned: true,
+			ttl: time.Hour, memory: v1.NamespaceNodeLease, admit: admitLease, columns: leaseColumns},
 	}
 }
 

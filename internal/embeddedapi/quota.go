@@ -16,6 +16,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 // limitRanges are those of a namespace, by name.
@@ -144,25 +145,7 @@ func (a *API) computeQuotas(namespace string) error {
 // admitQuota follows ValidateResourceQuota of Kubernetes' core validation.
 func admitQuota(a *API, object, old store.Object) (faults utilvalidation.ErrorList) {
 	q, path := object.(*v1.ResourceQuota), utilvalidation.NewPath("spec")
-	for name, amount := range q.Spec.Hard {
-		if amount.Sign() < 0 {
-			faults = append(faults, utilvalidation.Invalid(path.Child("hard").Key(string(name)), amount.String(), "must be greater than or equal to 0"))
-		}
-	}
-	known := []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating, v1.ResourceQuotaScopeNotTerminating, v1.ResourceQuotaScopeBestEffort,
-		v1.ResourceQuotaScopeNotBestEffort, v1.ResourceQuotaScopePriorityClass, v1.ResourceQuotaScopeCrossNamespacePodAffinity}
-	for _, scope := range q.Spec.Scopes {
-		if !slices.Contains(known, scope) {
-			faults = append(faults, utilvalidation.Invalid(path.Child("scopes"), q.Spec.Scopes, "unsupported scope"))
-		}
-	}
-	if q.Spec.ScopeSelector != nil {
-		for i, required := range q.Spec.ScopeSelector.MatchExpressions {
-			if !slices.Contains(known, required.ScopeName) {
-				faults = append(faults, utilvalidation.Invalid(path.Child("scopeSelector", "matchExpressions").Index(i).Child("scopeName"), required.ScopeName, "unsupported scope"))
-			}
-		}
-	}
+	faults = podvalidation.Quota(&q.Spec)
 	if before, ok := old.(*v1.ResourceQuota); ok {
 		faults = append(faults, validation.ValidateImmutableField(q.Spec.Scopes, before.Spec.Scopes, path.Child("scopes"))...)
 		return faults

@@ -58,7 +58,14 @@ var handlers = map[string]handler{
 	"PUT scale":        (*request).putScale,
 	"PATCH scale":      (*request).patchScale,
 	"PUT finalize":     (*request).put,
+
+	"GET " + ephemeral:   (*request).get,
+	"PUT " + ephemeral:   (*request).put,
+	"PATCH " + ephemeral: (*request).patch,
 }
+
+// ephemeral is the subresource by which kubectl debug adds a container to a running pod.
+const ephemeral = "ephemeralcontainers"
 
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
@@ -167,7 +174,7 @@ func (k *kind) hasSub(name string) bool {
 		return true
 	case "status":
 		return k.status
-	case "binding", "eviction":
+	case "binding", "eviction", ephemeral:
 		return k.Kind == "Pod"
 	case "scale":
 		return scales[k.Kind] != nil

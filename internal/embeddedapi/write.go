@@ -22,6 +22,7 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
 )
 
 func (r *request) post() (int, runtime.Object, error) {
@@ -109,9 +110,20 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	if err := a.checkNamespace(k, object); err != nil {
 		return err
 	}
-	faults := validation.ValidateObjectMetaAccessor(object, k.namespaced, validation.NameIsDNSSubdomain, utilvalidation.NewPath("metadata"))
+	names := k.names
+	switch {
+	case k.anyName:
+		names = fitsPath
+	case names == nil:
+		names = validation.NameIsDNSSubdomain
+	}
+	faults := validation.ValidateObjectMetaAccessor(object, k.namespaced, names, utilvalidation.NewPath("metadata"))
 	if k.admit != nil {
-		faults = append(faults, k.admit(a, object, nil)...)
+		more := k.admit(a, object, nil)
+		if k.anyName && len(more) > 0 {
+			faults = nil
+		}
+		faults = append(faults, more...)
 	}
 	return refusal(k, object.GetName(), faults)
 }
@@ -196,18 +208,26 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	}
 	a.defaults.Set(object)
 	keepMeta(old, object)
+	managed := c.manager != "" && !c.applied
+	if managed && c.sub == ephemeral { // kube-apiserver's manager has what the update names, too
+		object = a.managers.Update(c.writer(), old, object)
+	}
 	if c.kind.status && !c.internal {
 		object = part(c.sub, old, object)
 	}
-	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
+	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
 	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
-	if c.sub == "status" && !c.internal {
+	switch {
+	case c.internal:
+	case c.sub == "status":
 		faults = append(faults, checkStatus(object, old)...)
+	case c.sub == ephemeral:
+		faults = append(faults, podvalidation.EphemeralContainers(object.(*v1.Pod), old.(*v1.Pod))...)
 	}
 	if c.kind.generation && !c.internal && c.counts(old, object) {
 		object.SetGeneration(old.GetGeneration() + 1)
@@ -228,7 +248,13 @@ func checkIdentity(k *kind, old, object store.Object) error {
 	if uid := object.GetUID(); uid != "" && uid != old.GetUID() {
 		return conflict(k.groupResource(), old, unlike("UID", uid, old.GetUID()))
 	}
-	if v := object.GetResourceVersion(); v != "" && v != "0" && v != old.GetResourceVersion() {
+	v := object.GetResourceVersion()
+	unconditional := v == "" || v == "0"
+	if unconditional && k.versioned {
+		of := schema.GroupKind{Group: k.Group, Kind: k.resource} // as kube-apiserver names it
+		return apierrors.NewInvalid(of, old.GetName(), utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("metadata", "resourceVersion"), v, "must be specified for an update")})
+	}
+	if !unconditional && v != old.GetResourceVersion() {
 		return conflict(k.groupResource(), old, "the object has been modified; please apply your changes to the latest version and try again")
 	}
 	return nil
@@ -260,6 +286,11 @@ func part(sub string, old, object store.Object) store.Object {
 	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
 		kept := old.DeepCopyObject().(*v1.Namespace)
 		kept.Spec.Finalizers = namespace.Spec.Finalizers
+		return kept
+	}
+	if pod, ok := object.(*v1.Pod); ok && sub == ephemeral {
+		kept := old.DeepCopyObject().(*v1.Pod)
+		kept.Spec.EphemeralContainers, kept.ManagedFields = pod.Spec.EphemeralContainers, pod.ManagedFields
 		return kept
 	}
 	if sub != "status" {

@@ -1,6 +1,7 @@
 package serve
 
 import (
+	"bytes"
 	"context"
 	"crypto/tls"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"net/http"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/spf13/pflag"
 
@@ -88,6 +90,16 @@ func (c *Client) advice(err error) string {
 
 // Fetch gets a document, with escapes for what does not print.
 func (c *Client) Fetch(ctx context.Context, path string) ([]byte, error) {
+	return c.send(ctx, http.MethodGet, path, nil, Timeout)
+}
+
+// Post sends a body and gets a document as Fetch. A body that the program refuses is the
+// caller's error. The program may answer other requests before, each within Timeout.
+func (c *Client) Post(ctx context.Context, path string, body []byte) ([]byte, error) {
+	return c.send(ctx, http.MethodPost, path, bytes.NewReader(body), 3*Timeout)
+}
+
+func (c *Client) send(ctx context.Context, method, path string, content io.Reader, timeout time.Duration) ([]byte, error) {
 	transport, err := c.transport()
 	if err != nil {
 		return nil, err
@@ -96,11 +108,11 @@ func (c *Client) Fetch(ctx context.Context, path string) ([]byte, error) {
 	if transport.TLSClientConfig != nil {
 		at = "https://" + c.address // which the certificate has to name
 	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at+path, nil)
+	request, err := http.NewRequestWithContext(ctx, method, at+path, content)
 	if err != nil {
 		return nil, err
 	}
-	client := http.Client{Timeout: Timeout, Transport: transport}
+	client := http.Client{Timeout: timeout, Transport: transport}
 	response, err := client.Do(request)
 	if err != nil {
 		return nil, fmt.Errorf("no %s answers at %s: %w%s", c.program, c.address, errors.Unwrap(err), c.advice(err))
@@ -109,6 +121,9 @@ func (c *Client) Fetch(ctx context.Context, path string) ([]byte, error) {
 	body, err := io.ReadAll(response.Body)
 	if err == nil && response.StatusCode != http.StatusOK {
 		err = fmt.Errorf("%s at %s: %s: %s", c.program, c.address, response.Status, strings.TrimSpace(string(body)))
+		if s := response.StatusCode; method == http.MethodPost && (s == http.StatusBadRequest || s == http.StatusRequestEntityTooLarge) {
+			err = cli.BadInput(err)
+		}
 	}
 	return printable(body), err
 }

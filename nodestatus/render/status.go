@@ -48,6 +48,7 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 		fmt.Fprintf(w, "%s\t%s; pods are evicted ten seconds apart\n", s.Outside[i].Condition, s.Outside[i].String())
 	}
 	showSteps(w, s.Steps)
+	showMemory(w, s.Memory)
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
 		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
@@ -123,6 +124,20 @@ func Ranking(w io.Writer, signal string, ranking []nodestatus.Ranked) {
 			why = "never: " + r.Protected
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, cmp.Or(Short(signal, r.Usage), "unknown"), Short(signal, r.Request), why)
+	}
+}
+
+// showMemory writes what is being done about the memory of pods.
+func showMemory(w io.Writer, steps []nodestatus.MemoryStep) {
+	for _, m := range steps {
+		switch {
+		case m.Step == "reclaim":
+			fmt.Fprintf(w, "reclaiming memory of %s since %s; %s in this round before\n", m.Pod, m.Since.Format(time.RFC3339), m.Bytes)
+		case m.High != "":
+			fmt.Fprintf(w, "throttling %s at %s since %s\n", m.Pod, m.High, m.Since.Format(time.RFC3339))
+		default:
+			fmt.Fprintf(w, "throttling %s since %s\n", m.Pod, m.Since.Format(time.RFC3339))
+		}
 	}
 }
 

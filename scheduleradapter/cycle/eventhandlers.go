@@ -76,8 +76,8 @@ func (l *Loop) handleClusterEvent(o framework.Occurrence) {
 // SetPod adds or updates a pod whose phase is not Succeeded or Failed. The API
 // server's state overrides decisions of the scheduler.
 func (l *Loop) SetPod(pod *nodetable.Pod) {
-	if node := pod.Object.Spec.NodeName; node != "" {
-		l.setAssignedPod(pod, node)
+	if pod.Node != (nodetable.Symbol{}) {
+		l.setAssignedPod(pod)
 		return
 	}
 	switch p := l.assumed[pod.UID]; {
@@ -91,7 +91,8 @@ func (l *Loop) SetPod(pod *nodetable.Pod) {
 	}
 }
 
-func (l *Loop) setAssignedPod(pod *nodetable.Pod, node string) {
+func (l *Loop) setAssignedPod(pod *nodetable.Pod) {
+	node := pod.Node.Value()
 	l.updateAssumedPod(pod.UID, func(p *assumedPod) { p.node = node })
 	l.removeFromQueue(pod.UID)
 	if pod.Terminating {
@@ -102,9 +103,9 @@ func (l *Loop) setAssignedPod(pod *nodetable.Pod, node string) {
 		pod = TerminatingPod(pod, d.deadline, v1.PodReasonPreemptionByScheduler)
 	}
 	old, _ := l.Table.Find(pod.UID)
-	l.Table.PlaceOn(pod, nodetable.Intern(node))
+	l.Table.PlaceOn(pod, pod.Node)
 	o := framework.Occurrence{Event: framework.Event{Resource: framework.AssignedPod, Action: framework.Add}, OldPod: nil, Pod: pod}
-	if old == nil || old.Object.Spec.NodeName == "" {
+	if old == nil || old.Node == (nodetable.Symbol{}) {
 		l.handleClusterEvent(o)
 		return
 	}

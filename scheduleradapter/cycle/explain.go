@@ -190,6 +190,7 @@ func (s *Scheduler) explain(c *framework.Cycle, name string) (x Explanation, fou
 		x.Node = s.Table.Node(row).Name.Value()
 		s.Table.Displace(pod.UID)
 		defer s.Table.Place(pod, row)
+		pod = UpdatedPod(pod, func(*v1.Pod) {}) // filters read the object
 	}
 	status := s.tryEveryNode(c, pod)
 	if refusal := c.PreFilterStatus(); !refusal.OK() {
@@ -233,7 +234,7 @@ func (s *Scheduler) explainGroup(pod *nodetable.Pod) *GroupExplanation {
 func (s *Scheduler) find(name string) *nodetable.Pod {
 	is := func(p *nodetable.Pod) bool {
 		namespace, rest, _ := strings.Cut(name, "/")
-		return p.Object.Name == name || string(p.UID) == name || p.Object.Name == rest && p.Object.Namespace == namespace
+		return p.Name == name || string(p.UID) == name || p.Name == rest && p.Namespace.Value() == namespace
 	}
 	if e := s.Queue.Find(is); e != nil {
 		return e.Pod

@@ -73,7 +73,7 @@ type LoopConfig struct {
 	API     API
 	Log     *slog.Logger
 	Metrics *metric.Set
-	// MaxBindings bounds the running binding cycles of pods without volumes; zero: 256.
+	// MaxBindings bounds the running binding cycles of pods that wait neither for volumes nor for devices; zero: 256.
 	MaxBindings int
 	// Clock returns the time; nil: the wall clock at the start plus the monotonic time
 	// since then.
@@ -100,7 +100,7 @@ type Loop struct {
 	leads   bool
 
 	assumed                map[types.UID]*assumedPod
-	quickBindings          int                       // running binding cycles of pods without volumes
+	quickBindings          int                       // running binding cycles of pods that wait neither for volumes nor for devices
 	preemptions            map[types.UID]*preemption // by preemptor
 	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
@@ -376,9 +376,9 @@ func (l *Loop) Warn(pod *nodetable.Pod, w Warning) {
 }
 
 func (l *Loop) recordEvent(pod, related *nodetable.Pod, kind, reason, action, note string) {
-	e := Event{Regarding: pod.Object, Type: kind, Reason: reason, Action: action, Note: note, Controller: pod.Object.Spec.SchedulerName}
+	e := Event{Regarding: pod.OwnObject(), Type: kind, Reason: reason, Action: action, Note: note, Controller: pod.Object.Spec.SchedulerName}
 	if related != nil {
-		e.Related, e.Controller = related.Object, related.Object.Spec.SchedulerName
+		e.Related, e.Controller = related.OwnObject(), related.Object.Spec.SchedulerName
 	}
 	l.cfg.API.RecordEvent(e)
 }

@@ -95,7 +95,7 @@ type groupAttempt struct {
 // Remove or HandleBindingFailure for each. All other outcomes are complete. With Suspends
 // it leaves no trace if the attempt is suspended.
 func (s *Scheduler) SchedulePodGroup(now time.Time, e *queue.Entry) (scheduled []*Attempt) {
-	c := &s.cycle
+	c := s.cycle
 	c.Now, c.Work, c.Suspends = now.Add(s.ClockOffset), s.Work, s.Suspends
 	c.Timing.Plugins = false
 	c.BeginPodGroup()
@@ -214,7 +214,7 @@ func (g *groupAttempt) try(members []*groupMember) (status podGroupStatus) {
 
 // tryMember finds a node for a pod, places it there and runs Reserve.
 func (g *groupAttempt) tryMember(m *groupMember) {
-	c := &g.cycle
+	c := g.cycle
 	row, status := g.schedulePod(g.Profile, m.pod)
 	if m.tried = true; g.keepsCycles {
 		m.cycle = c.Clone()
@@ -295,7 +295,7 @@ func (g *groupAttempt) tryAgain() (placements []framework.Placement, status fram
 }
 
 func (g *groupAttempt) evaluate(pod *nodetable.Pod) *framework.Cycle {
-	c := &g.cycle
+	c := g.cycle
 	if status := g.Begin(c, g.Table, pod, g.nominatedPods()); status.OK() {
 		g.FilterAll(c)
 	}
@@ -303,7 +303,7 @@ func (g *groupAttempt) evaluate(pod *nodetable.Pod) *framework.Cycle {
 }
 
 func (g *groupAttempt) fits(p framework.Placement) (bool, error) {
-	if status := g.Begin(&g.cycle, g.Table, p.Pod, g.nominatedPods()); !status.OK() {
+	if status := g.Begin(g.cycle, g.Table, p.Pod, g.nominatedPods()); !status.OK() {
 		return false, status.Err
 	}
 	fits, _, status := g.cycle.Fits(p.Row)

@@ -100,7 +100,7 @@ func (l *Loop) deleteVictims(ctx context.Context, victims []*nodetable.Pod, pree
 	last := len(victims) - 1
 	errs := make([]error, len(victims))
 	deleteVictim := func(i int) {
-		if err := l.cfg.API.DeleteVictim(ctx, victims[i].Object, preemptor.Object); err != nil {
+		if err := l.cfg.API.DeleteVictim(ctx, victims[i].OwnObject(), preemptor.Object); err != nil {
 			errs[i] = fmt.Errorf("delete pod %s: %w", victims[i], err)
 			return
 		}

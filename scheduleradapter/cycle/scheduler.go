@@ -81,13 +81,15 @@ type Scheduler struct {
 	podGroups bool
 	// keepsCycles is Config.KeepsCycles.
 	keepsCycles bool
-	random      framework.Random
+	random      *numbers
 	nextStart   int // index in the table's order at which the next sample starts
-	cycle       framework.Cycle
-	scores      framework.ScoreCache
-	attempts    int
-	attempted   nodetable.PodGroupKey // the pod group of the running attempt; zero: none
-	waiting     map[types.UID]*waitingPod
+	// disrupted counts the victims of the running what-if by the uid of their budget.
+	disrupted map[types.UID]int32
+	cycle     *framework.Cycle
+	scores    framework.ScoreCache
+	attempts  int
+	attempted nodetable.PodGroupKey // the pod group of the running attempt; zero: none
+	waiting   map[types.UID]*waitingPod
 
 	nominationDeadlines nominationDeadlines
 	previousNominations map[types.UID]string // nominations of pods before they were assumed
@@ -98,11 +100,12 @@ type Scheduler struct {
 // Config.Profiles.
 func New(start time.Time, cfg Config, callbacks Callbacks) (*Scheduler, error) {
 	s := &Scheduler{
-		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: cfg.Env.Random,
-		waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
+		Table: cfg.Table, Nominator: queue.NewNominator(), callbacks: callbacks, profiles: map[string]Profile{}, random: &numbers{cfg.Env.Random},
+		cycle: &framework.Cycle{}, waiting: map[types.UID]*waitingPod{}, previousNominations: map[types.UID]string{},
 		preemptionLoops: preemptionLoops{preemptions: map[types.UID][]pastPreemption{}, swept: start},
 	}
 	s.keepsCycles = cfg.KeepsCycles
+	cfg.Env.Random, cfg.Env.DisruptionsAllowed = s.random, s.disruptionsAllowed(cfg.Env.DisruptionsAllowed)
 	cfg.Env.Table, cfg.Env.PausedNodes, cfg.Env.Nominations = cfg.Table, s.preemptionLoops.pausedNodes, s.Nominator
 	if s.podGroups = cfg.PodGroups; s.podGroups {
 		cfg.Env.PodGroups = s
@@ -177,7 +180,7 @@ func (s *Scheduler) Deadline() (time.Time, bool) {
 // UpdatedPod is a copy of a pod whose object is changed. The change must not
 // concern fields from which nodetable.Pod is computed.
 func UpdatedPod(pod *nodetable.Pod, change func(*v1.Pod)) *nodetable.Pod {
-	digest, object := *pod, *pod.Object
+	digest, object := *pod, *pod.OwnObject()
 	object.Status.Conditions = slices.Clone(object.Status.Conditions)
 	change(&object)
 	digest.Object = &object

@@ -117,7 +117,7 @@ var cleared = framework.Nomination{Decided: true}
 // is forgotten. A suspended cycle has no result and leaves no trace.
 func (s *Scheduler) SchedulingCycle(pod *nodetable.Pod, now time.Time) Result {
 	p := s.profiles[pod.Object.Spec.SchedulerName]
-	c := &s.cycle
+	c := s.cycle
 	c.Now, c.Work, c.Suspends = now.Add(s.ClockOffset), s.Work, s.Suspends
 	c.Timing.Plugins = c.Timing.Clock != nil && s.attempts%pluginMetricsEvery == 0
 	s.attempts++
@@ -169,7 +169,7 @@ func (s *Scheduler) nominatedPods() iter.Seq2[*nodetable.Pod, nodetable.Symbol] 
 
 // schedulePod selects a row for a pod. NoRow: there is none, and the status is why.
 func (s *Scheduler) schedulePod(p Profile, pod *nodetable.Pod) (nodetable.Row, framework.Status) {
-	c := &s.cycle
+	c := s.cycle
 	if status := p.Begin(c, s.Table, pod, s.nominatedPods()); !status.OK() {
 		return nodetable.NoRow, status
 	}

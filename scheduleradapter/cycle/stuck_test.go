@@ -6,6 +6,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
@@ -84,13 +86,13 @@ func TestALostLeaseEndsBindingsDuringAnAttempt(t *testing.T) {
 func TestAnAttemptHasAContextThatEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		work, stop := context.WithCancel(t.Context())
-		c := framework.Cycle{Work: work, Pod: &nodetable.Pod{}}
+		c := framework.Cycle{Work: work, Pod: nodetable.NewPod(&v1.Pod{})}
 		begin := time.Now()
 		<-c.Context().Done()
 		if took := time.Since(begin); took != framework.AttemptTimeout {
 			t.Errorf("the context ended after %v", took)
 		}
-		c = framework.Cycle{Work: work, Pod: &nodetable.Pod{}}
+		c = framework.Cycle{Work: work, Pod: nodetable.NewPod(&v1.Pod{})}
 		attempt := c.Context()
 		stop()
 		<-attempt.Done()

@@ -2,9 +2,11 @@ package cycle
 
 import (
 	"context"
+	"errors"
 	"slices"
 	"testing"
 	"testing/synctest"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
@@ -170,6 +172,36 @@ func TestAPodGroupThatIsDeletedWhileItWaitsEnds(t *testing.T) {
 		w.gang("workers", 1, 10)
 		w.answer("p")
 		w.after("bind p to a", "event Scheduled of p: *", "podgroup workers Scheduled: ")
+	})
+}
+
+// twoCalls asks two programs about each pod, and ignores that they do not answer.
+type twoCalls struct{ *slowFilter }
+
+func (f *twoCalls) Filter(c *framework.Cycle) framework.Status {
+	for range 2 {
+		if s := f.slowFilter.Filter(c); errors.Is(s.Err, framework.ErrSuspended) {
+			return s
+		}
+	}
+	return framework.Status{}
+}
+
+// Programs that do not answer delay a pod of a group no longer than another pod.
+// rule: S8.50
+func TestTheTimeOfAPodIsNotRenewedByAFurtherRunOfItsPodGroup(t *testing.T) {
+	f := &twoCalls{&slowFilter{}}
+	change := func(cfg *LoopConfig) {
+		f.fixture = cfg.API.(*fixture)
+		f.late, cfg.PodGroups = f, true
+	}
+	withLoopConfig(t, change, func(w *fixture) {
+		w.node("a")
+		w.gang("workers", 2, 10)
+		w.set("p", prioritized(10), grouped("workers"))
+		w.set("q", prioritized(10), grouped("workers"))
+		time.Sleep(2 * framework.AttemptTimeout)
+		w.after("bind p to a", "bind q to a", "event Scheduled of p: *", "event Scheduled of q: *", "podgroup workers Scheduled: ")
 	})
 }
 

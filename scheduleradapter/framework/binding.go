@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// PreBindPreFlight reports whether a PreBind plugin has work.
+// PreBindPreFlight reports whether a PreBind plugin may take long.
 func (r *Runner) PreBindPreFlight(a Assignment) bool {
 	return slices.ContainsFunc(r.preBinders, func(p named[PreBinder]) bool {
 		preparer, knows := p.plugin.(PreFlighter)

@@ -21,6 +21,9 @@ type Cycle struct {
 	Work context.Context
 	// Suspends is set before Begin: Await does not block.
 	Suspends bool
+	// WhatIf is set before Begin: all effects are undone, so that PostFilter of out-of-tree
+	// plugins does not run.
+	WhatIf bool
 	// Feasible are the nodes that no filter has rejected. Filters change it with
 	// Reject and its variants only.
 	Feasible nodetable.Bits

@@ -246,6 +246,9 @@ type Assignment struct {
 	State any
 	// Retried: Reserve follows in the same attempt, so that Unreserve writes nothing.
 	Retried bool
+	// WhatIf: Unreserve follows in any case, so that Reserve and Unreserve of out-of-tree
+	// plugins do not run.
+	WhatIf bool
 }
 
 // Reserver is notified of an assumed pod. Unreserve also runs if Reserve failed or
@@ -265,7 +268,8 @@ type PreBinder interface {
 	PreBind(ctx context.Context, a Assignment) Status
 }
 
-// PreFlighter is a PreBinder that reports whether its PreBind has work.
+// PreFlighter is a PreBinder that reports whether its PreBind may take long: it waits
+// for a controller or a driver, and not only for answers of the API server.
 type PreFlighter interface {
 	PreBinder
 	PreBindPreFlight(a Assignment) bool

@@ -27,7 +27,8 @@ type Request interface {
 type requests struct {
 	pods      map[types.UID]*podRequests // of a PodGroup several
 	suspended bool
-	resumed   bool // the next run is a further one
+	awaited   *podRequests // for which the latest run was suspended
+	resumed   bool         // the next run is a further one
 	// began is the begin of the run by Timing.Clock, waited how long it has waited.
 	began, waited time.Duration
 }
@@ -38,6 +39,10 @@ type podRequests struct {
 	end  context.CancelFunc
 	sent []Request // in order
 	next int       // index of the next request of the run
+	// drawn is the result of Draw; nil: none.
+	drawn *int
+	// late: the pod has waited for its own requests until the context ended.
+	late bool
 }
 
 func (c *Cycle) attempt() *requests {
@@ -81,6 +86,15 @@ func (c *Cycle) Ask(usable func(Request) bool, send func(context.Context) Reques
 	return p.sent[p.next-1]
 }
 
+// Draw calls a function once in an attempt: further runs get its result.
+func (c *Cycle) Draw(number func() int) int {
+	p := c.ofPod()
+	if p.drawn == nil {
+		p.drawn = new(number())
+	}
+	return *p.drawn
+}
+
 // Await blocks until a request is answered. With Suspends it returns ErrSuspended instead.
 func (c *Cycle) Await(request Request) error {
 	if !c.Suspends {
@@ -95,7 +109,8 @@ func (c *Cycle) Await(request Request) error {
 	if c.joint && c.waitsFor(request) {
 		return nil
 	}
-	c.attempt().suspended = true
+	r := c.attempt()
+	r.suspended, r.awaited = true, c.ofPod()
 	return ErrSuspended
 }
 
@@ -105,7 +120,8 @@ func (c *Cycle) waitsFor(request Request) bool {
 	r, now := c.attempt(), c.clock()
 	patience, end := context.WithTimeout(context.Background(), now-r.began-2*r.waited)
 	defer end()
-	defer func() { r.waited += c.clock() - now }()
+	p := c.ofPod()
+	defer func() { r.waited, p.late = r.waited+c.clock()-now, p.late || p.ctx.Err() != nil }()
 	select {
 	case <-request.Answered():
 		return true
@@ -155,18 +171,23 @@ func (c *Cycle) EndAttempt() {
 }
 
 // BeginPodGroup begins the attempt of a PodGroup, or a further run of it. All cycles until
-// EndPodGroup belong to it.
+// EndPodGroup belong to it. A pod whose time has passed while another one waited gets it
+// again: out-of-tree plugins are called again.
 func (c *Cycle) BeginPodGroup() {
 	c.beginRun()
 	c.joint = true
 	r := c.attempt()
 	r.began, r.waited = c.clock(), 0
 	for _, p := range r.pods {
-		if p.ctx.Err() != nil { // all requests are answered
+		if p.ctx.Err() == nil {
+			continue
+		}
+		if p.late = p.late || p == r.awaited; !p.late { // all requests are answered
 			p.end()
 			p.begin(c.Work)
 		}
 	}
+	r.awaited = nil
 }
 
 // EndPodGroup ends the run for a PodGroup.

@@ -7,6 +7,8 @@ import (
 	"testing/synctest"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -36,7 +38,7 @@ func run(c *Cycle, names ...string) (sent []string, err error) {
 // A further run of an attempt finds the requests of earlier ones in their order, sends others in
 // place of those that it cannot use, and has the context of the first run.
 func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
-	c := &Cycle{Suspends: true, Pod: &nodetable.Pod{}}
+	c := &Cycle{Suspends: true, Pod: nodetable.NewPod(&v1.Pod{})}
 	var begun context.Context
 	for i, step := range []struct{ ask, sent []string }{
 		{[]string{"filter", "score"}, []string{"filter"}},
@@ -74,7 +76,7 @@ func TestASuspendedAttemptFindsItsRequests(t *testing.T) {
 func TestARunForAPodGroupWaitsAsLongAsItHasComputed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		begin := time.Now()
-		c := &Cycle{Suspends: true, Pod: &nodetable.Pod{}}
+		c := &Cycle{Suspends: true, Pod: nodetable.NewPod(&v1.Pod{})}
 		c.Timing.Clock = func() time.Duration { return time.Since(begin) }
 		// after is answered after that time.
 		after := func(d time.Duration) error {

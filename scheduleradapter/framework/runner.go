@@ -200,6 +200,9 @@ func (r *Runner) Scores() bool { return len(r.scorers) > 0 || r.late < len(r.fil
 // Reserve runs the Reserve plugins. If one fails, Unreserve runs for all.
 func (r *Runner) Reserve(a Assignment) Status {
 	for _, p := range r.reservers {
+		if a.WhatIf && isOutOfTree(p.plugin) {
+			continue
+		}
 		if s := p.plugin.Reserve(a); !s.OK() {
 			r.Unreserve(a)
 			return p.failed(s, "running Reserve plugin %q")
@@ -211,8 +214,36 @@ func (r *Runner) Reserve(a Assignment) Status {
 // Unreserve runs in reverse order.
 func (r *Runner) Unreserve(a Assignment) {
 	for _, p := range slices.Backward(r.reservers) {
-		p.plugin.Unreserve(a)
+		if !a.WhatIf || !isOutOfTree(p.plugin) {
+			p.plugin.Unreserve(a)
+		}
 	}
+}
+
+func isOutOfTree(plugin any) bool {
+	_, adapter := plugin.(Adapter)
+	return adapter
+}
+
+// NotInWhatIf lists the out-of-tree plugins that have an extension point which does not run
+// in a what-if, sorted.
+func (r *Runner) NotInWhatIf() (names []string) {
+	add := func(name string, plugin any) {
+		if isOutOfTree(plugin) {
+			names = append(names, name)
+		}
+	}
+	for _, p := range r.postFilters {
+		add(p.name, p.plugin)
+	}
+	for _, p := range r.reservers {
+		add(p.name, p.plugin)
+	}
+	for _, p := range r.permitters {
+		add(p.name, p.plugin)
+	}
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // MaxPermitWait bounds the timeout of a Permit plugin.

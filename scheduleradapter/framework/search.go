@@ -278,6 +278,9 @@ func (r *Runner) postFilter(c *Cycle) (Nomination, Status) {
 	var reasons []string
 	final := Status{Code: Unschedulable}
 	for _, p := range r.postFilters {
+		if c.WhatIf && isOutOfTree(p.plugin) {
+			continue
+		}
 		begin := c.Timing.beginPlugin()
 		n, s := p.plugin.PostFilter(c)
 		c.Timing.endPlugin(PostFilter, p.name, s.Code, begin)

@@ -3,6 +3,8 @@ package framework
 import (
 	"testing"
 
+	v1 "k8s.io/api/core/v1"
+
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -48,7 +50,7 @@ func TestPartsOfDifferentPluginsDoNotLookAlike(t *testing.T) {
 	for name, plugins := range cases {
 		r.filters = []named[Filterer]{{plugin: &plugins[0]}, {plugin: &plugins[1]}}
 		r.scorers = []named[Scorer]{{plugin: &plugins[2], weight: 1}}
-		c := &Cycle{Pod: &nodetable.Pod{}, skipFilter: make([]bool, 2)}
+		c := &Cycle{Pod: nodetable.NewPod(&v1.Pod{}), skipFilter: make([]bool, 2)}
 		if !r.sign(c) {
 			t.Fatalf("%s: the cycle has no signature", name)
 		}

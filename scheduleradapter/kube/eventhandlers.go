@@ -63,7 +63,7 @@ func (w *Watch) lists() []cache.InformerSynced {
 	return slices.Clone(w.synced)
 }
 
-// object is a pointer to an API object.
+// object is a pointer to an API object, or the interface of all.
 type object interface {
 	comparable
 	metav1.Object
@@ -128,13 +128,13 @@ func (w *Watch) watchNodesAndPods(factory informers.SharedInformerFactory) error
 }
 
 // pod handles an event of a pod; completed pods are removed.
-func (w *Watch) pod(old, obj *v1.Pod) {
-	deleted := obj == nil || obj.Status.Phase == v1.PodSucceeded || obj.Status.Phase == v1.PodFailed
-	if obj == nil {
+func (w *Watch) pod(old, obj metav1.Object) {
+	deleted := obj == nil
+	if deleted {
 		obj = old
 	}
-	pod := nodetable.NewPod(obj)
-	if deleted {
+	pod, here := digest(obj)
+	if deleted || !here {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
 		return
 	}

@@ -17,17 +17,30 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
+// Kept is what informers keep of the objects.
+type Kept int
+
+const (
+	// Digests: of pods on nodes, what filters and scores read of them; of other objects the
+	// fields that are read.
+	Digests Kept = iota
+	// Fields are those that are read, for the controllers.
+	Fields
+	// Objects are whole but for managedFields, for extenders and out-of-tree plugins.
+	Objects
+)
+
 // NewInformers makes the informers of Watch and the controllers. They exclude
-// completed pods, and drop the fields that are not read: managedFields only if whole, for
-// extenders and out-of-tree plugins, which get the objects.
-func NewInformers(client kubernetes.Interface, whole bool) informers.SharedInformerFactory {
-	transform := trim
-	if whole {
-		transform = trimManagedFields
+// completed pods.
+func NewInformers(client kubernetes.Interface, kept Kept) informers.SharedInformerFactory {
+	transform := []cache.TransformFunc{Digests: digestBound(), Fields: trim, Objects: trimManagedFields}[kept]
+	indexers := cache.Indexers{}
+	if kept != Digests {
+		indexers[cache.NamespaceIndex] = cache.MetaNamespaceIndexFunc
 	}
 	factory := informers.NewSharedInformerFactoryWithOptions(client, 0, informers.WithTransform(transform))
 	factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
-		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc},
+		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, indexers,
 			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase!=Succeeded,status.phase!=Failed" })
 	})
 	return factory

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
@@ -21,7 +21,7 @@ const statusWriters = 16
 type statuses struct {
 	*latest[statusUpdate]
 	client kubernetes.Interface
-	pods   listers.PodLister
+	pods   cache.Store
 }
 
 // statusUpdate is a status for a version of a pod.
@@ -30,7 +30,7 @@ type statusUpdate struct {
 	status cycle.Status
 }
 
-func newStatuses(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *statuses {
+func newStatuses(client kubernetes.Interface, pods cache.Store, log *slog.Logger) *statuses {
 	s := &statuses{client: client, pods: pods}
 	s.latest = newLatest(s.write)
 	s.merge = func(older, newer statusUpdate) statusUpdate {
@@ -61,8 +61,16 @@ func (s *statuses) write(ctx context.Context, update statusUpdate) error {
 // resourceVersion of the pod that has them; empty: nothing was written.
 func (s *statuses) patch(ctx context.Context, update statusUpdate) (version string, err error) {
 	pod := update.pod
-	if latest, err := s.pods.Pods(pod.Namespace).Get(pod.Name); err == nil && latest.UID == pod.UID {
-		pod = latest
+	latest, _, _ := s.pods.GetByKey(pod.Namespace + "/" + pod.Name)
+	switch latest := latest.(type) {
+	case *boundPod:
+		if latest.GetUID() == pod.UID {
+			return "", nil
+		}
+	case *v1.Pod:
+		if latest.UID == pod.UID {
+			pod = latest
+		}
 	}
 	if pod.Spec.NodeName != "" {
 		return "", nil

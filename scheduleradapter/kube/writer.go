@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/kubernetes"
-	listers "k8s.io/client-go/listers/core/v1"
+	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -38,9 +38,9 @@ type Writer struct {
 	events    *events
 }
 
-// NewWriter makes a writer. pods is the informer's cache, from which unchanged
+// NewWriter makes a writer. pods is the informer's store, from which unchanged
 // statuses are known.
-func NewWriter(client kubernetes.Interface, pods listers.PodLister, log *slog.Logger) *Writer {
+func NewWriter(client kubernetes.Interface, pods cache.Store, log *slog.Logger) *Writer {
 	binding := newTraffic()
 	return &Writer{
 		client: client, binds: make(chan struct{}, bindsAtOnce), binding: binding, evictions: make(chan struct{}, evictionsAtOnce),

@@ -20,7 +20,6 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/client-go/kubernetes"
-	listers "k8s.io/client-go/listers/core/v1"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/cache"
 
@@ -85,7 +84,7 @@ func (s *server) wait(n int) []string {
 
 // writing runs a writer until the test ends.
 func (s *server) writing() *Writer {
-	w := NewWriter(s.client, listers.NewPodLister(s.known), slog.New(slog.DiscardHandler))
+	w := NewWriter(s.client, s.known, slog.New(slog.DiscardHandler))
 	ctx, stop := context.WithCancel(context.Background())
 	var running sync.WaitGroup
 	running.Go(func() { _ = w.Run(ctx) })

@@ -44,9 +44,9 @@ func NewSpreadConstraint(c *v1.TopologySpreadConstraint, namespace string, label
 	return s
 }
 
-func (p *Pod) digestSpread(pod *v1.Pod) {
+func (p *PodTemplate) digestSpread(pod *v1.Pod, labels Labels) {
 	for i := range min(len(pod.Spec.TopologySpreadConstraints), MaxSpread) {
-		p.Spread = append(p.Spread, NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, p.Labels))
+		p.Spread = append(p.Spread, NewSpreadConstraint(&pod.Spec.TopologySpreadConstraints[i], pod.Namespace, labels))
 	}
 }
 
@@ -73,7 +73,7 @@ func newTerm(term *v1.PodAffinityTerm, weight int32, namespace string) *Term {
 	return t
 }
 
-func (p *Pod) digestAffinity(pod *v1.Pod) {
+func (p *PodTemplate) digestAffinity(pod *v1.Pod) {
 	a := pod.Spec.Affinity
 	if a == nil {
 		return

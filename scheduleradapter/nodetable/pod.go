@@ -13,41 +13,21 @@ import (
 
 // Pod is the immutable digest of a pod.
 type Pod struct {
-	// Object is used for messages, volumes and out-of-tree plugins.
-	Object    *v1.Pod
-	UID       types.UID
-	Namespace Symbol
-	Labels    Labels
-	Priority  int32
-	// Terminating: the pod has a deletionTimestamp.
-	Terminating bool
+	*PodTemplate
+	*podLabels
+	// Object is used for messages, volumes and out-of-tree plugins. For a digest of
+	// Templates it is that of another pod, without names, labels, times, conditions and
+	// mounts: see WithObject.
+	Object *v1.Pod
+	Name   string
+	UID    types.UID
+	// Node is spec.nodeName; zero: none.
+	Node Symbol
 	// Created is the creation time, Started is status.startTime; zero: unknown.
 	Created, Started time.Time
-	Requests         Requests
-	Tolerations      Tolerations
-	// Nodes is nodeSelector and required node affinity; nil: any node.
-	Nodes *NodeSelector
-	// PreferredNodes are the preferred node affinity terms.
-	PreferredNodes []WeightedNodes
-	Spread         []SpreadConstraint
-	// Affinity and the others are the inter-pod terms.
-	Affinity, AntiAffinity                   []*Term
-	PreferredAffinity, PreferredAntiAffinity []*Term
-	// Companions matches the pods that all terms of Affinity match; nil: there are no
-	// terms.
-	Companions *Matcher
-	Ports      []Port
-	Claims     []Claim
-	Disks      []Disk
-	// Images are those of containers, init containers and image volumes with their
-	// tags, one for each.
-	Images []Symbol
-	// Refused is why no node may be selected for the pod, which exceeds a bound or has a
-	// value that is not known; empty: neither. On a node, what is beyond the bound does not
-	// count.
-	Refused string
-
-	labelSet Symbol // see labelSetKey
+	// Terminating: the pod has a deletionTimestamp.
+	Terminating bool
+	generation  int64
 }
 
 // Bounds of a pod. Each extended resource, each spread constraint and each inter-pod
@@ -74,19 +54,32 @@ type Port struct {
 // NewPod digests a pod. A term that does not parse matches nothing. Any goroutine may
 // call it.
 func NewPod(pod *v1.Pod) *Pod {
+	labels := newPodLabels(pod)
+	return newPod(pod, newPodTemplate(pod, labels.Labels), labels)
+}
+
+func newPod(pod *v1.Pod, template *PodTemplate, labels *podLabels) *Pod {
 	p := &Pod{
-		Object: pod, UID: pod.UID, Namespace: Intern(pod.Namespace), Labels: NewLabels(pod.Labels),
-		Priority: scheduling.PodPriority(pod), Terminating: pod.DeletionTimestamp != nil,
-		Created: pod.CreationTimestamp.Time, Requests: NewRequests(pod),
-		Tolerations: NewTolerations(pod.Spec.Tolerations), Ports: ports(pod), Images: images(pod),
+		PodTemplate: template, podLabels: labels, Object: pod, Name: pod.Name, UID: pod.UID,
+		Created: pod.CreationTimestamp.Time, Terminating: pod.DeletionTimestamp != nil, generation: pod.Generation,
+	}
+	if pod.Spec.NodeName != "" {
+		p.Node = Intern(pod.Spec.NodeName)
 	}
 	if pod.Status.StartTime != nil {
 		p.Started = pod.Status.StartTime.Time
 	}
-	p.labelSet = labelSetKey(pod.Namespace, p.Labels)
+	return p
+}
+
+func newPodTemplate(pod *v1.Pod, labels Labels) *PodTemplate {
+	p := &PodTemplate{
+		Namespace: Intern(pod.Namespace), Priority: scheduling.PodPriority(pod), Requests: NewRequests(pod),
+		Tolerations: NewTolerations(pod.Spec.Tolerations), Ports: ports(pod), Images: images(pod),
+	}
 	p.digestVolumes(pod)
 	p.digestNodes(pod)
-	p.digestSpread(pod)
+	p.digestSpread(pod, labels)
 	p.digestAffinity(pod)
 	p.bound("extended resources", MaxExtended+p.Requests.beyond, MaxExtended)
 	p.bound("topology spread constraints", len(pod.Spec.TopologySpreadConstraints), MaxSpread)
@@ -95,7 +88,7 @@ func NewPod(pod *v1.Pod) *Pod {
 	return p
 }
 
-func (p *Pod) bound(what string, n, most int) {
+func (p *PodTemplate) bound(what string, n, most int) {
 	if n > most {
 		p.refuse(fmt.Sprintf("pod has %d %s, evictd-scheduler accepts %d", n, what, most))
 	}
@@ -105,9 +98,9 @@ func (p *Pod) bound(what string, n, most int) {
 func (p *Pod) LabelSet() Symbol { return p.labelSet }
 
 // String is namespace/name.
-func (p *Pod) String() string { return p.Object.Namespace + "/" + p.Object.Name }
+func (p *Pod) String() string { return p.Namespace.Value() + "/" + p.Name }
 
-func (p *Pod) digestNodes(pod *v1.Pod) {
+func (p *PodTemplate) digestNodes(pod *v1.Pod) {
 	var required *v1.NodeSelector
 	if a := pod.Spec.Affinity; a != nil && a.NodeAffinity != nil {
 		required = a.NodeAffinity.RequiredDuringSchedulingIgnoredDuringExecution

@@ -42,7 +42,7 @@ func (t *Table) Refuses(p *Pod) string {
 	return fmt.Sprintf("pods of namespace %s have %d distinct extended resources and inter-pod affinity terms, the pod has %d further ones, evictd-scheduler accepts %d", p.Namespace.Value(), share, further, MaxShare)
 }
 
-func (p *Pod) shareable() (n int) {
+func (p *PodTemplate) shareable() (n int) {
 	n = len(p.Requests.Extended)
 	for kind := range termKinds {
 		n += len(p.Terms(kind))

@@ -12,7 +12,7 @@ const (
 )
 
 // Terms are the pod's terms of a kind.
-func (p *Pod) Terms(kind TermKind) []*Term {
+func (p *PodTemplate) Terms(kind TermKind) []*Term {
 	return [termKinds][]*Term{p.Affinity, p.AntiAffinity, p.PreferredAffinity, p.PreferredAntiAffinity}[kind]
 }
 

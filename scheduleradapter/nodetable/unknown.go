@@ -10,7 +10,7 @@ import (
 // unknown refuses a pod with a value that a later API server may store, and which decides
 // about nodes. Operators of selectors are no part of it: a term with an unknown one
 // matches nothing.
-func (p *Pod) unknown(spec *v1.PodSpec) {
+func (p *PodTemplate) unknown(spec *v1.PodSpec) {
 	if policy := spec.PreemptionPolicy; policy != nil {
 		p.known("spec.preemptionPolicy", string(*policy), string(v1.PreemptLowerPriority), string(v1.PreemptNever))
 	}
@@ -34,14 +34,14 @@ func (p *Pod) unknown(spec *v1.PodSpec) {
 }
 
 // known refuses a pod for a value that is neither empty nor one of those given.
-func (p *Pod) known(field, value string, values ...string) {
+func (p *PodTemplate) known(field, value string, values ...string) {
 	if value != "" && !slices.Contains(values, value) {
 		p.refuse(fmt.Sprintf("%s is %q, which evictd-scheduler does not know", field, value))
 	}
 }
 
 // refuse keeps the first reason.
-func (p *Pod) refuse(why string) {
+func (p *PodTemplate) refuse(why string) {
 	if p.Refused == "" {
 		p.Refused = why
 	}

@@ -26,7 +26,7 @@ type Disk struct {
 
 func ClaimKey(namespace, name string) Symbol { return Intern(namespace + "/" + name) }
 
-func (p *Pod) digestVolumes(pod *v1.Pod) {
+func (p *PodTemplate) digestVolumes(pod *v1.Pod) {
 	for i := range pod.Spec.Volumes {
 		v := &pod.Spec.Volumes[i]
 		switch {

@@ -242,7 +242,7 @@ func BenchmarkTake(b *testing.B) {
 	f := newFollower(t)
 	f.take()
 	for i := 0; b.Loop(); i++ {
-		t.Place(&nodetable.Pod{Object: &v1.Pod{}, UID: types.UID(fmt.Sprint(i))}, nodetable.Row(i%5000))
+		t.Place(nodetable.NewPod(&v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: types.UID(fmt.Sprint(i))}}), nodetable.Row(i%5000))
 		f.take()
 	}
 }

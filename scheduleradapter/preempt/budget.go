@@ -38,7 +38,7 @@ func (b *budgets) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
 // violates reports whether the deletion of a pod, after those asked for before, violates a budget.
 func (b *budgets) violates(pod *nodetable.Pod) (violates bool) {
 	b.table.Budgets(pod, func(budget *nodetable.Budget) {
-		if _, disrupted := budget.Object.Status.DisruptedPods[pod.Object.Name]; disrupted || violates {
+		if _, disrupted := budget.Object.Status.DisruptedPods[pod.Name]; disrupted || violates {
 			return
 		}
 		left, known := b.left[budget]

@@ -65,8 +65,8 @@ func sortByImportance(pods []*nodetable.Pod) {
 		return cmp.Or(
 			cmp.Compare(b.Priority, a.Priority),
 			cmp.Compare(started(a), started(b)),
-			strings.Compare(a.Object.Namespace, b.Object.Namespace),
-			strings.Compare(a.Object.Name, b.Object.Name),
+			strings.Compare(a.Namespace.Value(), b.Namespace.Value()),
+			strings.Compare(a.Name, b.Name),
 		)
 	})
 }

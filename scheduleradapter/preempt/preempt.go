@@ -3,7 +3,6 @@
 package preempt
 
 import (
-	"context"
 	"fmt"
 	"slices"
 
@@ -25,9 +24,6 @@ type Plugin struct {
 	percentage, absolute int
 
 	ledger ledger
-
-	searching context.Context // of the attempt whose search began at begin
-	begin     int
 
 	// State of the running search.
 	resolvable nodetable.Bits
@@ -115,10 +111,7 @@ func (p *Plugin) offset(c *framework.Cycle) int {
 	if len(p.env.Preemptors) == 0 {
 		return p.env.Random.IntN(len(p.rows))
 	}
-	if attempt := c.Context(); attempt != p.searching {
-		p.searching, p.begin = attempt, p.env.Random.IntN(len(p.rows))
-	}
-	return p.begin % len(p.rows)
+	return c.Draw(func() int { return p.env.Random.IntN(len(p.rows)) }) % len(p.rows)
 }
 
 // consult calls the preemptors in order.

@@ -28,12 +28,17 @@ import (
 
 // draws are the random numbers of a scheduler with their bounds.
 type draws struct {
-	random *rand.Rand
+	source *rand.PCG
 	all    [][2]int
 }
 
+func (d *draws) Fork() framework.Random {
+	source := *d.source
+	return &draws{source: &source}
+}
+
 func (d *draws) IntN(n int) int {
-	drawn := d.random.IntN(n)
+	drawn := rand.New(d.source).IntN(n)
 	d.all = append(d.all, [2]int{n, drawn})
 	return drawn
 }
@@ -50,7 +55,7 @@ const otherProfile = "other"
 
 func newCacheTwin(t *testing.T, seed uint64, caches bool) *cacheTwin {
 	t.Helper()
-	w := &cacheTwin{draws: draws{random: rand.New(rand.NewPCG(seed, 1))}}
+	w := &cacheTwin{draws: draws{source: rand.NewPCG(seed, 1)}}
 	file := &config.File{}
 	file.PercentageOfNodesToScore = new([...]int32{100, 0, 20}[seed%3])
 	for i, name := range []string{v1.DefaultSchedulerName, otherProfile} {

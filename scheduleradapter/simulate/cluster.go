@@ -189,7 +189,7 @@ func running(pod *nodetable.Pod, node string, since time.Time) *nodetable.Pod {
 		object.Status.NominatedNodeName = ""
 		object.Status.StartTime = &metav1.Time{Time: since}
 	})
-	pod.Started = since
+	pod.Started, pod.Node = since, nodetable.Intern(node)
 	return pod
 }
 

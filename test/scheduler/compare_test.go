@@ -25,13 +25,15 @@ var (
 	important   = &row{"S1.115", "is more important than a pod without", "victims of a pod without a PodGroup are not compared where pods of PodGroups run"}
 	leftOut     = &row{"S2.39", "the plugin that rejected it among those that leave out other nodes", "a plugin that rejects a node may be among those that leave out others"}
 	putBack     = &row{"S2.41", "has nothing to check without the victims", "a PodGroup for which kube-scheduler preempts 0 victims is not compared"}
+	unscored    = &row{"S2.48", "scores no image", "a PodGroup that preempts is not compared where nodes have images"}
 	shared      = &row{"S1.108", "share a claim that is not yet allocated", "a PodGroup is not compared where one of its pods waits for the claim of another"}
+	firstError  = &row{"S2.49", "the error that occurs first", "only the plugin of the error of a filter is compared"}
 	deallocated = &row{"S1.96", "only the pods nominated to it reject", "the deallocation is not compared where pods are nominated"}
 )
 
 // rows are all differences that concern the comparison.
 var rows = []*row{
-	notFound, uncounted, deallocated, important, leftOut, putBack, shared,
+	notFound, uncounted, deallocated, important, leftOut, putBack, unscored, firstError, shared,
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},
@@ -124,9 +126,11 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 		return a.podGroup.differs(a, b)
 	case a.Failed != b.Failed:
 		return "whether the attempt ends with an error", nil
-	case a.Failed && a.Message != b.Message:
-		return "the error", nil
+	case a.Failed && a.Message == b.Message:
+	case a.Failed && failedFilter.MatchString(a.Message) && failedFilter.FindString(a.Message) == failedFilter.FindString(b.Message):
+		return "", firstError
 	case a.Failed:
+		return "the error", nil
 	case !equal(a.Feasible, b.Feasible):
 		return "the nodes that fit", nil
 	case !equal(inOrder(a.Filtered), inOrder(b.Filtered)):
@@ -154,6 +158,9 @@ func differs(a *attempt, b *answer) (what string, because *row) {
 	}
 	return "", nil
 }
+
+// failedFilter is the beginning of the error of a filter, with its plugin.
+var failedFilter = regexp.MustCompile(`^running "[^"]*" filter plugin: `)
 
 var listOfPlugins = regexp.MustCompile(`didn't satisfy plugin\(s\) \[([^]]*)\]`)
 

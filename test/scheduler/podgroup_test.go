@@ -171,6 +171,9 @@ const notActive = "the PodGroup is not active"
 // podGroupNotFound ends an attempt of kube-scheduler.
 const podGroupNotFound = `error in "DynamicResources" PodGroupPostFilter plugins: not found`
 
+// placementFound is in the message of a PodGroup that preempts, before the number of victims.
+const placementFound = "found a placement for podgroup, preempting "
+
 // differs says what of an attempt of a PodGroup is different, or nothing, and for which row it
 // is the same.
 func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *row) {
@@ -188,8 +191,10 @@ func (p *podGroupAttempt) differs(a *attempt, b *answer) (what string, because *
 		}
 	}
 	switch {
-	case !p.scheduled && len(a.Victims) > 0 && strings.HasSuffix(b.Condition.Message, "found a placement for podgroup, preempting 0 victims"):
+	case !p.scheduled && a.Condition != b.Condition && strings.Contains(a.Condition.Message, placementFound) && strings.HasSuffix(b.Condition.Message, placementFound+"0 victims"):
 		return "", putBack
+	case a.images && strings.Contains(a.Condition.Message+b.Condition.Message, placementFound) && (a.Condition != b.Condition || !equal(a.Pods, b.Pods) || !equal(a.Victims, b.Victims)):
+		return "", unscored
 	case !p.scheduled && a.Condition != b.Condition:
 		return "the condition of the PodGroup", nil
 	case !equal(a.Pods, b.Pods):

@@ -89,6 +89,7 @@ type attempt struct {
 	hardSpread  bool // the pod has a DoNotSchedule constraint
 	podGroup    *podGroupAttempt
 	groupsRun   bool // pods of PodGroups have nodes
+	images      bool // nodes have images
 }
 
 // mostAttempts are compared in a world: pods may preempt each other for long.
@@ -166,6 +167,7 @@ func (s *simulation) attempting(e *queue.Entry) {
 	a.hardSpread = pod != nil && slices.ContainsFunc(pod.Object.Spec.TopologySpreadConstraints, func(c v1.TopologySpreadConstraint) bool {
 		return c.WhenUnsatisfiable == v1.DoNotSchedule
 	})
+	a.images = slices.ContainsFunc(now.Nodes, func(n *v1.Node) bool { return len(n.Status.Images) > 0 })
 	for _, pod := range now.Pods {
 		a.groupsRun = a.groupsRun || pod.Spec.SchedulingGroup != nil && pod.Spec.NodeName != ""
 		a.nominations = a.nominations || pod.Status.NominatedNodeName != ""

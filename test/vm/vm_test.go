@@ -125,6 +125,15 @@ func TestNotices(t *testing.T) {
 	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", limit: 80 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestCostOf"}}})
 }
 
+// TestSome runs the tests of test/node that EVICTD_VM_RUN selects, a regular expression, on cgroup v2.
+func TestSome(t *testing.T) {
+	run := os.Getenv("EVICTD_VM_RUN")
+	if run == "" {
+		t.Skip("skipped: EVICTD_VM_RUN selects no test")
+	}
+	newMachine(t, "go test -run TestSome ./test/vm").boot(t, boot{name: "v2 some", suites: []suite{{pkg: "test/node", run: run}}})
+}
+
 // TestCluster runs scenarios of test/containerd/cluster on cgroup v2 with the driver systemd.
 func TestCluster(t *testing.T) {
 	m := newMachine(t, "make vm-cluster")

@@ -5,9 +5,11 @@ import (
 	"math"
 
 	appsv1 "k8s.io/api/apps/v1"
+	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
+	networkingv1 "k8s.io/api/networking/v1"
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
@@ -107,9 +109,43 @@ func otherDefaults(s *Setter) {
 		unset(&o.Name, "")
 		unset(&o.Protocol, v1.ProtocolTCP)
 	})
+	add(s, func(o *networkingv1.NetworkPolicySpec) {
+		if len(o.PolicyTypes) > 0 {
+			return
+		}
+		o.PolicyTypes = []networkingv1.PolicyType{networkingv1.PolicyTypeIngress}
+		if len(o.Egress) > 0 {
+			o.PolicyTypes = append(o.PolicyTypes, networkingv1.PolicyTypeEgress)
+		}
+	})
+	add(s, func(o *networkingv1.NetworkPolicyPort) { unset(&o.Protocol, v1.ProtocolTCP) })
+	add(s, setAutoscaler)
 	add(s, func(o *resourceapi.ExactDeviceRequest) { setDevices(&o.AllocationMode, &o.Count) })
 	add(s, func(o *resourceapi.DeviceSubRequest) { setDevices(&o.AllocationMode, &o.Count) })
 	add(s, func(o *resourceapi.DeviceToleration) { zero(&o.Operator, resourceapi.DeviceTolerationOpEqual) })
+}
+
+func setAutoscaler(o *autoscalingv2.HorizontalPodAutoscalerSpec) {
+	unset(&o.MinReplicas, 1)
+	if len(o.Metrics) == 0 {
+		o.Metrics = []autoscalingv2.MetricSpec{{Type: autoscalingv2.ResourceMetricSourceType, Resource: &autoscalingv2.ResourceMetricSource{Name: v1.ResourceCPU,
+			Target: autoscalingv2.MetricTarget{Type: autoscalingv2.UtilizationMetricType, AverageUtilization: new(int32(80))}}}}
+	}
+	if o.Behavior == nil {
+		return
+	}
+	unset(&o.Behavior.ScaleUp, autoscalingv2.HPAScalingRules{})
+	unset(&o.Behavior.ScaleUp.StabilizationWindowSeconds, 0)
+	unset(&o.Behavior.ScaleDown, autoscalingv2.HPAScalingRules{})
+	double := autoscalingv2.HPAScalingPolicy{Type: autoscalingv2.PercentScalingPolicy, Value: 100, PeriodSeconds: 15}
+	for rules, policies := range map[*autoscalingv2.HPAScalingRules][]autoscalingv2.HPAScalingPolicy{
+		o.Behavior.ScaleUp: {{Type: autoscalingv2.PodsScalingPolicy, Value: 4, PeriodSeconds: 15}, double}, o.Behavior.ScaleDown: {double},
+	} {
+		unset(&rules.SelectPolicy, autoscalingv2.MaxChangePolicySelect)
+		if rules.Policies == nil {
+			rules.Policies = policies
+		}
+	}
 }
 
 func setDevices(mode *resourceapi.DeviceAllocationMode, count *int64) {

@@ -1,11 +1,13 @@
 package validation
 
 import (
+	"fmt"
 	"math"
 	"net"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -40,6 +42,25 @@ func Pod(pod, before *v1.Pod) field.ErrorList {
 	}
 	if before == nil && pod.Spec.NodeName != "" && len(pod.Spec.SchedulingGates) > 0 {
 		faults = append(faults, field.Forbidden(at.Child("nodeName"), "cannot be set until all schedulingGates have been cleared"))
+	}
+	return faults
+}
+
+// EphemeralContainers checks a pod whose ephemeral containers an update has changed: it may only add to them.
+func EphemeralContainers(pod, before *v1.Pod) field.ErrorList {
+	if _, static := before.Annotations[v1.MirrorPodAnnotationKey]; static {
+		return field.ErrorList{field.Forbidden(field.NewPath(""), "static pods do not support ephemeral containers")}
+	}
+	faults, at := Pod(pod, before), field.NewPath("spec", "ephemeralContainers")
+	now := map[string]*v1.EphemeralContainer{}
+	for i := range pod.Spec.EphemeralContainers {
+		now[pod.Spec.EphemeralContainers[i].Name] = &pod.Spec.EphemeralContainers[i]
+	}
+	for i := range before.Spec.EphemeralContainers {
+		was := &before.Spec.EphemeralContainers[i]
+		if is := now[was.Name]; is == nil || !apiequality.Semantic.DeepEqual(is, was) {
+			faults = append(faults, field.Forbidden(at, fmt.Sprintf("existing ephemeral container %q may not be changed or removed", was.Name)))
+		}
 	}
 	return faults
 }

@@ -32,11 +32,7 @@ func Workload(object any) (faults field.ErrorList) {
 	case *appsv1.ReplicaSet:
 		return slices.Concat(counts(at, count{"replicas", o.Spec.Replicas}, count{"minReadySeconds", &o.Spec.MinReadySeconds}), Template(&o.Spec.Template, template), alwaysRestarts(&o.Spec.Template.Spec, template))
 	case *v1.ReplicationController:
-		faults = counts(at, count{"replicas", o.Spec.Replicas}, count{"minReadySeconds", &o.Spec.MinReadySeconds})
-		if o.Spec.Template != nil {
-			faults = append(faults, Template(o.Spec.Template, template)...)
-		}
-		return faults
+		return ReplicationController(o)
 	case *appsv1.StatefulSet:
 		return slices.Concat(checkStatefulSet(&o.Spec, at), Template(withClaims(o), template), alwaysRestarts(&o.Spec.Template.Spec, template))
 	case *appsv1.DaemonSet:
@@ -44,8 +40,8 @@ func Workload(object any) (faults field.ErrorList) {
 	case *batchv1.Job:
 		return append(checkJob(&o.Spec, at), Template(&o.Spec.Template, template)...)
 	case *batchv1.CronJob:
-		at = at.Child("jobTemplate", "spec")
-		return append(checkJob(&o.Spec.JobTemplate.Spec, at), Template(&o.Spec.JobTemplate.Spec.Template, at.Child("template"))...)
+		job := at.Child("jobTemplate", "spec")
+		return slices.Concat(checkCronJob(&o.Spec, at), checkJob(&o.Spec.JobTemplate.Spec, job), Template(&o.Spec.JobTemplate.Spec.Template, job.Child("template")))
 	}
 	return nil
 }

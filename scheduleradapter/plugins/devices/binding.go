@@ -1,6 +1,7 @@
 package devices
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -158,8 +159,14 @@ func (p *Plugin) planOf(pod types.UID) *plan {
 	return p.plans[pod]
 }
 
-// PreBindPreFlight reports whether the pod has claims.
-func (p *Plugin) PreBindPreFlight(a framework.Assignment) bool { return p.planOf(a.Pod.UID) != nil }
+// PreBindPreFlight reports whether PreBind may wait for a driver to make the devices
+// ready.
+func (p *Plugin) PreBindPreFlight(a framework.Assignment) bool {
+	made := p.planOf(a.Pod.UID)
+	return made != nil && slices.ContainsFunc(made.parts, func(part part) bool {
+		return hasConditions(cmp.Or(part.allocation, part.claim.Status.Allocation))
+	})
+}
 
 // PreBind writes allocations and reservations, and waits until the devices are
 // ready.
@@ -175,7 +182,7 @@ func (p *Plugin) PreBind(ctx context.Context, a framework.Assignment) framework.
 		if err != nil {
 			return framework.AsStatus(err)
 		}
-		waits = waits || hasConditions(claim)
+		waits = waits || hasConditions(claim.Status.Allocation)
 		claims = append(claims, types.NamespacedName{Namespace: claim.Namespace, Name: claim.Name})
 	}
 	if !waits {
@@ -243,15 +250,39 @@ func (p *Plugin) PostFilter(c *framework.Cycle) (framework.Nomination, framework
 	}
 	for _, i := range slices.Sorted(maps.Keys(p.deferred)) {
 		if claim := p.existing[i]; p.deferred[i] && isFree(claim.ResourceClaim, c.Pod.UID) {
-			p.api.Deallocate(claim.ResourceClaim, c.Pod.Object)
+			once(c, claim.ResourceClaim, p.api.Deallocate)
 			return rejected("deallocation of ResourceClaim completed")
 		}
 	}
 	if p.stale {
-		p.api.Delete(p.special, c.Pod.Object)
+		once(c, p.special, p.api.Delete)
 		return rejected("deletion of ResourceClaim completed")
 	}
 	return rejected("")
+}
+
+// removal is what PostFilter has queued for a version of a claim.
+type removal struct {
+	claim   types.UID
+	version string
+}
+
+func (removal) Answered() <-chan struct{} { return answered }
+
+var answered = func() <-chan struct{} {
+	closed := make(chan struct{})
+	close(closed)
+	return closed
+}()
+
+// once queues a removal, unless an earlier run of the attempt has: an extender that
+// another PostFilter plugin asks suspends the attempt.
+func once(c *framework.Cycle, claim *resourceapi.ResourceClaim, remove func(*resourceapi.ResourceClaim, *v1.Pod)) {
+	this := removal{claim.UID, claim.ResourceVersion}
+	c.Ask(func(sent framework.Request) bool { return sent == framework.Request(this) }, func(context.Context) framework.Request {
+		remove(claim, c.Pod.Object)
+		return this
+	})
 }
 
 // PodGroupPostFilter runs PostFilter for the pods of a group that may use devices.

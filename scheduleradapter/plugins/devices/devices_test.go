@@ -136,6 +136,42 @@ func TestADeviceThatDoesNotBecomeReadyIsDeallocated(t *testing.T) {
 	}
 }
 
+// unreported sends what is removed to an API server that has not answered.
+type unreported struct {
+	*Controller
+	sent int
+}
+
+func (u *unreported) Deallocate(*resourceapi.ResourceClaim, *v1.Pod) { u.sent++ }
+
+// rule: S8.51
+func TestAFurtherRunOfAnAttemptDoesNotDeallocateAgain(t *testing.T) {
+	c := newCluster(t, 1)
+	c.SetClaim(newClaim("one", 1, on("gone", "0")))
+	api := &unreported{Controller: c.Controller()}
+	c.Store.api = api
+	v := c.Evaluate(c.plugin, c.Digest(pod("p", "one")))
+	attempt := func(want int) {
+		t.Helper()
+		v.Cycle.BeginPodGroup()
+		for range 2 { // the attempt, and its further run after a response
+			v.Cycle.Feasible = v.Cycle.Feasible.Copied(c.Table.Alive())
+			c.plugin.PreFilter(v.Cycle)
+			c.plugin.Filter(v.Cycle)
+			if _, s := c.plugin.PostFilter(v.Cycle); s.Reason != "deallocation of ResourceClaim completed" {
+				t.Errorf("PostFilter: %+v", s)
+			}
+			v.Cycle.Resume()
+			v.Cycle.BeginPodGroup()
+		}
+		if api.sent != want {
+			t.Errorf("%d deallocations are sent, want %d", api.sent, want)
+		}
+	}
+	attempt(1)
+	attempt(2)
+}
+
 func TestClaimsThatOthersUseAreNotDeallocated(t *testing.T) {
 	c := newCluster(t, 1)
 	for _, w := range []struct {

@@ -152,12 +152,16 @@ func (p *Plugin) reset() {
 }
 
 func (p *Plugin) prepare(c *framework.Cycle, claim *claim) framework.Status {
-	if allocation := claim.Status.Allocation; allocation != nil {
+	object, held := claim.ResourceClaim, p.pending[claim.UID]
+	if held != nil && c.WhatIf { // the pods that share a claim wait until its allocation is written
+		object = held.claim
+	}
+	if allocation := object.Status.Allocation; allocation != nil {
 		nodes := nodetable.NewNodeSelector(nil, allocation.NodeSelector)
-		p.existing = append(p.existing, allocatedClaim{claim.ResourceClaim, nodes, isLost(claim.ResourceClaim, c.Now, p.bindingTimeout)})
+		p.existing = append(p.existing, allocatedClaim{object, nodes, isLost(object, c.Now, p.bindingTimeout)})
 		return framework.Status{}
 	}
-	if p.pending[claim.UID] != nil {
+	if held != nil {
 		return unresolvable(fmt.Sprintf("resource claim %s/%s is in the process of being allocated", claim.Namespace, claim.Name))
 	}
 	if s := p.checkRequests(claim.ResourceClaim); !s.OK() {

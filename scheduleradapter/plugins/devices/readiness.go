@@ -3,6 +3,7 @@ package devices
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	resourceapi "k8s.io/api/resource/v1"
@@ -14,16 +15,10 @@ var ErrFailed = errors.New("device binding failed")
 
 // hasConditions reports whether a device of a claim has to become ready before the
 // pod is bound.
-func hasConditions(claim *resourceapi.ResourceClaim) bool {
-	if claim.Status.Allocation == nil {
-		return false
-	}
-	for i := range claim.Status.Allocation.Devices.Results {
-		if len(claim.Status.Allocation.Devices.Results[i].BindingConditions) > 0 {
-			return true
-		}
-	}
-	return false
+func hasConditions(allocation *resourceapi.AllocationResult) bool {
+	return allocation != nil && slices.ContainsFunc(allocation.Devices.Results, func(r resourceapi.DeviceRequestAllocationResult) bool {
+		return len(r.BindingConditions) > 0
+	})
 }
 
 // isReady reports whether the binding conditions of all devices are true. An error:
@@ -65,7 +60,7 @@ func statusOf(claim *resourceapi.ResourceClaim, r *resourceapi.DeviceRequestAllo
 // isLate reports whether the devices of a claim have not become ready in time.
 func isLate(claim *resourceapi.ResourceClaim, now time.Time, timeout time.Duration) bool {
 	at := claim.Status.Allocation.AllocationTimestamp
-	return hasConditions(claim) && at != nil && at.Add(timeout).Before(now)
+	return hasConditions(claim.Status.Allocation) && at != nil && at.Add(timeout).Before(now)
 }
 
 // isLost reports whether an allocated claim has failed or is late.

@@ -104,45 +104,52 @@ var oneCPU = v1.ResourceList{v1.ResourceCPU: resource.MustParse("1")}
 // preempting is the kind of pods for which there is no room.
 const preempting = "preempt"
 
-// ask adds to a pod what its kind is about, among the pods of its group.
-var ask = map[string]func(spec *v1.PodSpec, group *metav1.LabelSelector){
-	"plain": func(*v1.PodSpec, *metav1.LabelSelector) {},
-	"anti": func(spec *v1.PodSpec, group *metav1.LabelSelector) {
-		spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
-			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{LabelSelector: group, TopologyKey: v1.LabelHostname}},
+// ask adds to a pod what its kind is about, among the pods of its group, which have
+// the same labels.
+var ask = map[string]func(pod *v1.Pod){
+	"plain": func(*v1.Pod) {},
+	"anti": func(pod *v1.Pod) {
+		pod.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{
+			RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{{LabelSelector: group(pod), TopologyKey: v1.LabelHostname}},
 		}}
 	},
-	"spread": func(spec *v1.PodSpec, group *metav1.LabelSelector) {
-		spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
-			MaxSkew: 5, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: group,
+	"spread": func(pod *v1.Pod) {
+		pod.Spec.TopologySpreadConstraints = []v1.TopologySpreadConstraint{{
+			MaxSkew: 5, TopologyKey: v1.LabelTopologyZone, WhenUnsatisfiable: v1.DoNotSchedule, LabelSelector: group(pod),
 		}}
 	},
-	preempting: func(spec *v1.PodSpec, _ *metav1.LabelSelector) {
-		spec.PriorityClassName, spec.Containers[0].Resources.Requests = important, oneCPU
+	preempting: func(pod *v1.Pod) {
+		pod.Spec.PriorityClassName, pod.Spec.Containers[0].Resources.Requests = important, oneCPU
 	},
+	claiming: useClaim,
 }
+
+func group(pod *v1.Pod) *metav1.LabelSelector { return &metav1.LabelSelector{MatchLabels: pod.Labels} }
+
+func podName(i int) string { return fmt.Sprintf("pod-%06d", i) }
 
 // createPods makes pods of 100m and 500 MiB, a hundred in a group.
 func createPods(ctx context.Context, client kubernetes.Interface, n int, kind string) error {
 	more := ask[kind]
 	if more == nil {
-		return fmt.Errorf("-kinds: %q: expected plain, anti, spread or preempt", kind)
+		return fmt.Errorf("-kinds: %q: expected plain, anti, spread, preempt or claims", kind)
 	}
 	requests := v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m"), v1.ResourceMemory: resource.MustParse("500Mi")}
 	groups := max(1, n/100)
 	return parallel(ctx, n, func(i int) error {
 		labels := map[string]string{"group": fmt.Sprintf("group-%d", i%groups)}
 		pod := &v1.Pod{
-			ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprintf("pod-%06d", i), Labels: labels},
+			ObjectMeta: metav1.ObjectMeta{Name: podName(i), Labels: labels},
 			Spec:       v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "none", Resources: v1.ResourceRequirements{Requests: requests}}}},
 		}
-		more(&pod.Spec, &metav1.LabelSelector{MatchLabels: labels})
+		more(pod)
 		_, err := client.CoreV1().Pods("default").Create(ctx, pod, metav1.CreateOptions{})
 		return err
 	})
 }
 
-// bindRoundRobin binds every pod to the next node and looks at nothing.
+// bindRoundRobin binds every pod to the next node and evaluates nothing. A pod's claim
+// is written before.
 func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -152,11 +159,20 @@ func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	claims, err := listClaims(ctx, client)
+	if err != nil {
+		return err
+	}
 	return parallel(ctx, len(pods.Items), func(i int) error {
-		pod := &pods.Items[i]
+		pod, node := &pods.Items[i], nodes.Items[i%len(nodes.Items)].Name
+		if claim := claims[pod.Name]; claim != nil {
+			if err := allocate(ctx, client, claim, pod, node, i/len(nodes.Items)); err != nil {
+				return err
+			}
+		}
 		return client.CoreV1().Pods(pod.Namespace).Bind(ctx, &v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID},
-			Target:     v1.ObjectReference{Kind: "Node", Name: nodes.Items[i%len(nodes.Items)].Name},
+			Target:     v1.ObjectReference{Kind: "Node", Name: node},
 		}, metav1.CreateOptions{})
 	})
 }

@@ -1,6 +1,8 @@
 // Bench measures how many pods a second get bound on a real kube-apiserver: by a
 // trivial round-robin binder, which shows what the API server itself can do, by
-// kube-scheduler and by evictd-scheduler; and how long an attempt takes these two.
+// kube-scheduler and by evictd-scheduler; and how long an attempt takes these two. The
+// binder writes what a scheduler has to write for a pod, so for a pod with a claim the
+// claim too.
 // Every measurement has a server of its own and pods that were there before the
 // scheduler.
 package main
@@ -10,10 +12,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
+	"maps"
 	"os"
 	"os/signal"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -29,8 +34,8 @@ func main() {
 	b := bench{}
 	flag.IntVar(&b.nodes, "nodes", 1000, "how many nodes there are")
 	flag.IntVar(&b.pods, "pods", 5000, "how many pods wait")
-	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for; preempt for room on nodes that are full of pods of lower priority")
-	by := flag.String("by", "binder,kube-scheduler,evictd-scheduler", "the schedulers to measure")
+	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for; preempt for room on nodes that are full of pods of lower priority, claims for a device each")
+	by := flag.String("by", trivial+",kube-scheduler,evictd-scheduler", "the schedulers to measure, in this order; a scheduler that is named twice is measured twice")
 	flag.DurationVar(&b.patience, "patience", 5*time.Minute, "how long a measurement may take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -40,6 +45,9 @@ func main() {
 		os.Exit(1)
 	}
 }
+
+// trivial is the binder that evaluates nothing.
+const trivial = "binder"
 
 // bench is what all measurements have in common.
 type bench struct {
@@ -60,20 +68,50 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	}
 	describeMachine()
 	fmt.Printf("%d nodes, %d pods\n\n", b.nodes, b.pods)
-	fmt.Printf("%-8s %-17s %8s %8s %10s %9s %8s %11s %10s %12s %13s %15s %6s\n", "pods", "bound by", "bound", "pods/s", "last after",
-		"attempts", "ms each", "ms for room", "its CPU s", "its peak MB", "server CPU s", "server peak MB", "load")
+	fmt.Printf("%-8s %-17s %8s %8s %10s %9s %8s %11s %10s %12s %13s %15s %11s %11s %6s\n", "pods", "bound by", "bound", "pods/s", "last after",
+		"attempts", "ms each", "ms for room", "its CPU s", "its peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
+	var summary strings.Builder
 	for _, kind := range kinds {
+		rates := map[string][]float64{}
 		for _, binder := range binders {
 			r, err := b.measure(ctx, kind, binder)
 			if err != nil {
 				return fmt.Errorf("%s by %s: %w", kind, binder, err)
 			}
-			fmt.Printf("%-8s %-17s %8d %8.0f %9.1fs %9d %8.2f %11.2f %10.1f %12d %13.1f %15d %6s\n", kind, binder, r.bound, r.rate(), r.whole.Seconds(),
-				r.counts.Attempts.N, r.counts.Attempts.Each(), r.counts.Room.Each(), r.cpu.Seconds(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20, load())
+			fmt.Printf("%-8s %-17s %8d %8.0f %9.1fs %9d %8.2f %11.2f %10.1f %12d %13.1f %15d %11.2f %11.2f %6s\n", kind, binder, r.bound, r.rate(), r.whole.Seconds(),
+				r.counts.Attempts.N, r.counts.Attempts.Each(), r.counts.Room.Each(), r.cpu.Seconds(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20,
+				each(r.writes, r.bound), each(r.events, r.bound), load())
+			rates[binder] = append(rates[binder], r.rate())
 		}
+		summarize(&summary, kind, rates)
 	}
+	fmt.Printf("\n%s", &summary)
 	return nil
 }
+
+// summarize writes the median rate of each scheduler, and how much that is of the
+// binder's.
+func summarize(out io.Writer, kind string, rates map[string][]float64) {
+	limit := median(rates[trivial])
+	for _, binder := range slices.Sorted(maps.Keys(rates)) {
+		fmt.Fprintf(out, "%-8s %-17s median of %d: %.0f pods/s", kind, binder, len(rates[binder]), median(rates[binder]))
+		if limit > 0 && binder != trivial {
+			fmt.Fprintf(out, ", %.0f %% of the binder's", 100*median(rates[binder])/limit)
+		}
+		fmt.Fprintln(out)
+	}
+}
+
+// median is 0 for no values.
+func median(values []float64) float64 {
+	if len(values) == 0 {
+		return 0
+	}
+	sorted := slices.Sorted(slices.Values(values))
+	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
+}
+
+func each(n, of int) float64 { return float64(n) / float64(max(1, of)) }
 
 func describeMachine() {
 	model := "unknown"
@@ -104,6 +142,7 @@ type result struct {
 	cpu, serverCPU   time.Duration
 	peak, serverPeak int64 // bytes
 	counts           scheduler.Counts
+	writes, events   int // requests that the server has answered, from all clients
 }
 
 func (r *result) rate() float64 {
@@ -137,6 +176,11 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 			return r, err
 		}
 	}
+	if kind == claiming {
+		if err := createDevices(ctx, client, b.nodes, b.pods); err != nil {
+			return r, err
+		}
+	}
 	if err := createPods(ctx, client, b.pods, kind); err != nil {
 		return r, err
 	}
@@ -146,10 +190,14 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 	if err != nil {
 		return r, err
 	}
+	writes, events, err := countWrites(ctx, client)
+	if err != nil {
+		return r, err
+	}
 	before, _ := usage(server.Pid())
 	start := time.Now()
 	var faulty error
-	if by == "binder" {
+	if by == trivial {
 		faulty = bindRoundRobin(ctx, client)
 		r.bound, r.took = seen.wait()
 	} else {
@@ -160,7 +208,10 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 	}
 	after, peak := usage(server.Pid())
 	r.serverCPU, r.serverPeak = after-before, peak
-	return r, faulty
+	r.writes, r.events, err = countWrites(context.WithoutCancel(ctx), client)
+	r.writes -= writes
+	r.events -= events
+	return r, errors.Join(faulty, err)
 }
 
 // runScheduler runs a scheduler until all pods are bound, or time is up.

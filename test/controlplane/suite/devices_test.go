@@ -3,8 +3,10 @@ package suite_test
 import (
 	"context"
 	"fmt"
+	"net/http"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
@@ -15,6 +17,7 @@ import (
 
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
 const gpuDriver = "gpu.example.com"
@@ -175,6 +178,35 @@ func TestAnExtendedResourceOfADeviceClassHasAClaim(t *testing.T) {
 	}
 }
 
+// rule: S2.42
+func TestAPodWithClaimsNeedsThreeWrites(t *testing.T) {
+	a := onKubeAPIServer(t)
+	a.devices(resourceapi.Device{Name: "gpu-0"})
+	a.createClaim("c")
+	p := a.between(apiserver.Admin)
+	var mu sync.Mutex
+	var writes []string
+	p.inject(func(_ http.ResponseWriter, r *http.Request) bool {
+		if path, found := strings.CutPrefix(r.URL.Path, "/api"); found && r.Method != http.MethodGet && strings.Contains(path, "/namespaces/default/") {
+			mu.Lock()
+			defer mu.Unlock()
+			_, resource, _ := strings.Cut(path, "/namespaces/default/")
+			writes = append(writes, r.Method+" "+resource)
+		}
+		return false
+	})
+	a.scheduleThrough(p)
+	a.createPods(pod("p", "", claiming("c")))
+	a.awaitBound("p")
+	a.awaitEvent("Scheduled", "p")
+	mu.Lock()
+	defer mu.Unlock()
+	got := slices.DeleteFunc(writes, func(write string) bool { return strings.HasSuffix(write, " events") })
+	if want := []string{"PUT resourceclaims/c", "PUT resourceclaims/c/status", "POST pods/p/binding"}; !slices.Equal(got, want) {
+		t.Errorf("the scheduler writes %q, want %q", got, want)
+	}
+}
+
 // rule: S1.102
 func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	a := onKubeAPIServer(t)
@@ -188,6 +220,7 @@ func TestABindingWaitsForTheConditionsOfItsDevices(t *testing.T) {
 	if node := a.pod("p").Spec.NodeName; node != "" {
 		t.Fatalf("the pod is bound to %s before its device is attached", node)
 	}
+	await(t, "the pod to be nominated to the node of its device", func() bool { return a.pod("p").Status.NominatedNodeName == "n2" })
 	report := func(condition string) {
 		a.setStatus("c", func(s *resourceapi.ResourceClaimStatus) {
 			s.Devices = []resourceapi.AllocatedDeviceStatus{{Driver: gpuDriver, Pool: "n2", Device: "gpu-0", Conditions: []metav1.Condition{

@@ -160,10 +160,6 @@ func (r random) identified(kind, name string, body object) object {
 	if isClusterScoped(kind) {
 		return body
 	}
-	if kind == "poddisruptionbudgets" { // kube-apiserver takes no unconditional update of a budget
-		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
-		return body
-	}
 	switch r.IntN(5) {
 	case 0:
 		meta["resourceVersion"] = "{rv:" + kind + "/" + name + "}"
@@ -245,6 +241,9 @@ func (r random) subresource(kind, name, path string) request {
 		if r.chance(2) {
 			return r.sends("POST", path+"/binding", "", object{"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": object{"kind": "Node", "name": pick(r, "n1", "n2")}})
 		}
+		if r.chance(3) {
+			return r.ephemeral(name, path+"/ephemeralcontainers")
+		}
 		if r.chance(2) {
 			return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(podStatusParts)})
 		}
@@ -270,6 +269,26 @@ func (r random) subresource(kind, name, path string) request {
 		"/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews"), "", object{"spec": user})
 }
 
+// ephemeral reads or changes the ephemeral containers of a pod.
+func (r random) ephemeral(name, path string) request {
+	c := r.varied(object{"name": pick(r, "e", "e", "f", "c"), "image": pick(r, "i:1", "i:2")}, containerParts)
+	if r.chance(3) {
+		c["targetContainerName"] = pick(r, "c", "d", "e")
+	}
+	body := object{"metadata": object{"name": name, "labels": object{"ephemeral": "x"}}, "spec": object{"nodeName": "other", "ephemeralContainers": []any{c}}}
+	switch r.IntN(6) {
+	case 0:
+		return request{Request: "GET " + path}
+	case 1:
+		body["spec"].(object)["containers"] = []any{r.container("c")}
+		return r.sends("PUT", path+r.options(), "", body)
+	case 2:
+		body["apiVersion"], body["kind"] = "v1", "Pod"
+		return r.sends("PATCH", path+"?fieldManager="+pick(r, "one", "two")+pick(r, "", "&force=true"), "application/apply-patch+yaml", body)
+	}
+	return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic", "strategic"), body)
+}
+
 // whole is an object, mostly a valid one.
 func (r random) whole(kind, name string) object {
 	meta := object{"name": name}
@@ -282,7 +301,7 @@ func (r random) whole(kind, name string) object {
 	if r.chance(6) {
 		meta["annotations"] = object{"note": pick(r, "x", "y")}
 	}
-	if kind != "limitranges" && kind != "poddisruptionbudgets" && r.chance(20) { // kube-apiserver takes any name of a budget
+	if kind != "limitranges" && r.chance(20) {
 		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
 	}
 	if r.chance(25) {

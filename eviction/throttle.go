@@ -1,0 +1,158 @@
+package eviction
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"k8s.io/apimachinery/pkg/types"
+)
+
+// throttleAgain is the least time between two throttles of a pod.
+const throttleAgain = time.Minute
+
+// Growth is how the memory of a pod grows.
+type Growth struct {
+	UID types.UID
+	// Memory is its working set, bytes, and PerSecond its growth.
+	Memory, PerSecond int64
+}
+
+// Throttle asks for a memory.high of a pod above its present usage, which is what it was before after For at
+// the latest.
+type Throttle struct {
+	Pod *Pod
+	// Room is how much the pod may grow before the kernel throttles it, bytes.
+	Room    int64
+	For     time.Duration
+	Because string
+}
+
+// ThrottleEnd asks for the end of a throttle.
+type ThrottleEnd struct {
+	Pod     *Pod
+	Because string
+}
+
+// ThrottleOutcome is the result of a Throttle.
+type ThrottleOutcome struct {
+	UID types.UID
+	// High is the value of memory.high, bytes, from the outcome on; zero once the throttle has ended.
+	High int64
+	// Refused says why there is none.
+	Refused string
+}
+
+// Throttled is the state of throttles.
+type Throttled struct {
+	// UID of the pod that is throttled, since Since; empty while none is.
+	UID   types.UID
+	Since time.Time
+	// High is the value of memory.high, bytes; zero until it is known.
+	High int64
+	// Before are the pods that were throttled, and until when they are not again.
+	Before []StoppedReclaim
+}
+
+func (t *Throttled) equal(other *Throttled) bool {
+	return t.UID == other.UID && t.Since.Equal(other.Since) && t.High == other.High && slices.Equal(t.Before, other.Before)
+}
+
+// throttle decides about memory.high of the pod that grows fastest. It is called by the call that opens a pass.
+func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
+	t := &st.Throttled
+	if cfg.ThrottlePeriod == 0 || cfg.DryRun {
+		return
+	}
+	t.Before = without(t.Before, func(s StoppedReclaim) bool { return !in.Now.Before(s.Until) })
+	for _, o := range in.ThrottleOutcomes {
+		switch {
+		case o.UID != t.UID:
+		case o.High > 0:
+			t.High = o.High
+		default:
+			t.end(in.Now)
+		}
+	}
+	crossed, soon := st.nearestHard(cfg, in)
+	if t.UID != "" {
+		at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == t.UID })
+		because := ""
+		switch {
+		case at < 0: // its end takes memory.high with it
+			t.end(in.Now)
+			return
+		case crossed:
+			because = "a hard threshold is crossed"
+		case st.indexInFlight(t.UID) >= 0:
+			because = "the pod is being evicted"
+		case in.Fastest.UID == t.UID && in.Fastest.Memory <= in.Candidates[at].Pod.MemoryRequest:
+			because = "the pod is within its request"
+		case in.Now.Sub(t.Since) >= cfg.ThrottlePeriod:
+			because = "it has lasted " + cfg.ThrottlePeriod.String()
+		default:
+			return
+		}
+		d.ThrottleEnd = &ThrottleEnd{in.Candidates[at].Pod, because}
+		t.end(in.Now)
+		return
+	}
+	if crossed || soon == nil {
+		return
+	}
+	g := &in.Fastest
+	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == g.UID })
+	if at < 0 || !st.throttles(in.Candidates[at].Pod, g) || g.PerSecond < soon.falls/2 {
+		return
+	}
+	t.UID, t.Since, t.High = g.UID, in.Now, 0
+	pod := in.Candidates[at].Pod
+	d.Throttle = &Throttle{Pod: pod, Room: soon.left / 2, For: cfg.ThrottlePeriod, Because: fmt.Sprintf("%v %s above %s (hard), which it reaches in %v; the pod is %s above its request and grows by %s a second",
+		soon.Signal, soon.Signal.Rounded(soon.left), soon.FormatValue(), soon.in.Round(time.Millisecond), rounded(g.Memory-pod.MemoryRequest), rounded(g.PerSecond))}
+}
+
+// end ends a throttle. A pod is throttled again after throttleAgain.
+func (t *Throttled) end(now time.Time) {
+	*t = Throttled{Before: append(slices.Clip(t.Before), StoppedReclaim{t.UID, now.Add(throttleAgain)})}
+}
+
+// throttles says whether a pod that grows may be throttled.
+func (st *State) throttles(p *Pod, g *Growth) bool {
+	return p.Protection == "" && !p.Estimated && !p.Terminal && g.Memory > p.MemoryRequest && st.indexInFlight(p.UID) < 0 &&
+		!slices.ContainsFunc(st.Throttled.Before, func(s StoppedReclaim) bool { return s.UID == p.UID })
+}
+
+// approach is a hard threshold of memory that is reached at the present rate: what is left until then, and how
+// much of that a second takes.
+type approach struct {
+	*Threshold
+	in          time.Duration
+	left, falls int64
+}
+
+// nearestHard is the hard threshold of memory that is reached first, within Config.ThrottlePeriod; crossed says
+// that one is.
+func (st *State) nearestHard(cfg *Config, in *Input) (crossed bool, nearest *approach) {
+	for i := range cfg.Thresholds {
+		t := &cfg.Thresholds[i]
+		o := in.Signals[t.Signal]
+		if !t.Signal.ofMemory() || !t.Hard() {
+			continue
+		}
+		if t.crossed(o, st.Thresholds[i].Acting) {
+			return true, nil
+		}
+		available, measured := o.Available.Get()
+		required, known := t.Value.Of(o)
+		usedUpIn, falls := o.UsedUpIn.Get()
+		if !measured || !known || !falls || usedUpIn <= 0 || available <= required {
+			continue
+		}
+		left := available - required
+		until := time.Duration(float64(usedUpIn) * float64(left) / float64(available))
+		if until <= cfg.ThrottlePeriod && (nearest == nil || until < nearest.in) {
+			nearest = &approach{t, until, left, int64(float64(available) / time.Duration(usedUpIn).Seconds())}
+		}
+	}
+	return false, nearest
+}

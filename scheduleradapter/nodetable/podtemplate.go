@@ -1,0 +1,202 @@
+package nodetable
+
+import (
+	"slices"
+	"sync"
+	"weak"
+
+	v1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+)
+
+// PodTemplate is the part of a digest that pods of a workload have in common. It is
+// immutable.
+type PodTemplate struct {
+	Namespace   Symbol
+	Priority    int32
+	Requests    Requests
+	Tolerations Tolerations
+	// Nodes is nodeSelector and required node affinity; nil: any node.
+	Nodes *NodeSelector
+	// PreferredNodes are the preferred node affinity terms.
+	PreferredNodes []WeightedNodes
+	Spread         []SpreadConstraint
+	// Affinity and the others are the inter-pod terms.
+	Affinity, AntiAffinity                   []*Term
+	PreferredAffinity, PreferredAntiAffinity []*Term
+	// Companions matches the pods that all terms of Affinity match; nil: there are no
+	// terms.
+	Companions *Matcher
+	Ports      []Port
+	Claims     []Claim
+	Disks      []Disk
+	// Images are those of containers, init containers and image volumes with their
+	// tags, one for each.
+	Images []Symbol
+	// Refused is why no node may be selected for the pod, which exceeds a bound or has a
+	// value that is not known; empty: neither. On a node, what is beyond the bound does not
+	// count.
+	Refused string
+
+	// shared is the object of the first pod without what differs between the pods; nil: the
+	// template belongs to one pod.
+	shared *v1.Pod
+}
+
+// podLabels are the labels of the pods of a label set.
+type podLabels struct {
+	Labels   Labels
+	labelSet Symbol // see labelSetKey
+}
+
+func newPodLabels(pod *v1.Pod) *podLabels {
+	labels := NewLabels(pod.Labels)
+	return &podLabels{labels, labelSetKey(pod.Namespace, labels)}
+}
+
+// Templates digests pods on nodes, such that pods of a workload share one PodTemplate. It
+// keeps no template that no pod has. Any goroutine may call it.
+type Templates struct {
+	mu    sync.Mutex
+	byKey map[string]weak.Pointer[PodTemplate]
+	sweep int // number of templates at which those without pods are removed
+	key   []byte
+	sets  map[Symbol]weak.Pointer[podLabels]
+}
+
+// NewTemplates makes an empty Templates.
+func NewTemplates() *Templates {
+	return &Templates{byKey: map[string]weak.Pointer[PodTemplate]{}, sets: map[Symbol]weak.Pointer[podLabels]{}}
+}
+
+// NewPod is the digest without the object for a pod that is on a node, unless something
+// of the object is read for such a pod: Plain. Other pods are digested by NewPod.
+func (t *Templates) NewPod(pod *v1.Pod) *Pod {
+	if !Plain(pod) {
+		return NewPod(pod)
+	}
+	common := inCommon(pod)
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	p := newPod(pod, t.template(common), t.labels(pod))
+	p.Object = p.shared
+	return p
+}
+
+// Plain reports whether a pod is on a node and nothing but its digest is read there: it
+// is not being deleted, and has no devices, PodGroup or resize that is not possible.
+func Plain(pod *v1.Pod) bool {
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulingGroup == nil &&
+		len(pod.Spec.ResourceClaims) == 0 && len(pod.Status.ResourceClaimStatuses) == 0 && pod.Status.ExtendedResourceClaimStatus == nil &&
+		!slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
+}
+
+// inCommon is what a digest depends on, besides names, uid, labels and times.
+func inCommon(pod *v1.Pod) *v1.Pod {
+	common := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}, Spec: pod.Spec}
+	spec := &common.Spec
+	spec.NodeName, spec.Hostname = "", ""
+	spec.Volumes = nil
+	for i := range pod.Spec.Volumes {
+		if v := &pod.Spec.Volumes[i]; v.Projected == nil && v.ConfigMap == nil && v.Secret == nil && v.EmptyDir == nil && v.DownwardAPI == nil && v.HostPath == nil {
+			spec.Volumes = append(spec.Volumes, *v)
+			if v.Ephemeral != nil { // the name of its claim has that of the pod
+				common.Name = pod.Name
+			}
+		}
+	}
+	spec.InitContainers, spec.Containers = unmounted(spec.InitContainers), unmounted(spec.Containers)
+	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
+		common.OwnerReferences = []metav1.OwnerReference{*controller}
+	}
+	if len(spec.TopologySpreadConstraints) > 0 {
+		common.Labels = pod.Labels
+	}
+	status := &pod.Status
+	common.Status = v1.PodStatus{
+		QOSClass: status.QOSClass, Resources: status.Resources, AllocatedResources: status.AllocatedResources,
+		InitContainerStatuses: allocated(status.InitContainerStatuses), ContainerStatuses: allocated(status.ContainerStatuses),
+	}
+	return common
+}
+
+// unmounted are containers without mounts.
+func unmounted(containers []v1.Container) []v1.Container {
+	containers = slices.Clone(containers)
+	for i := range containers {
+		containers[i].VolumeMounts = nil
+	}
+	return containers
+}
+
+// allocated is what requests depend on.
+func allocated(statuses []v1.ContainerStatus) (all []v1.ContainerStatus) {
+	for i := range statuses {
+		s := &statuses[i]
+		all = append(all, v1.ContainerStatus{Name: s.Name, Resources: s.Resources, AllocatedResources: s.AllocatedResources})
+	}
+	return all
+}
+
+// template finds or makes the template of an object.
+func (t *Templates) template(common *v1.Pod) *PodTemplate {
+	t.key = slices.Grow(t.key[:0], common.Size())[:common.Size()]
+	if _, err := common.MarshalToSizedBuffer(t.key); err != nil {
+		return newSharedTemplate(common)
+	}
+	if known := t.byKey[string(t.key)].Value(); known != nil {
+		return known
+	}
+	template := newSharedTemplate(common.DeepCopy()) // keeps no part of the pod's object
+	if len(t.byKey) >= t.sweep {
+		removeDead(t.byKey)
+		removeDead(t.sets)
+		t.sweep = 2*len(t.byKey) + 64
+	}
+	t.byKey[string(t.key)] = weak.Make(template)
+	return template
+}
+
+func newSharedTemplate(common *v1.Pod) *PodTemplate {
+	template := newPodTemplate(common, NewLabels(common.Labels))
+	template.shared = common
+	return template
+}
+
+// labels are those of a pod, shared by the pods with the same label set.
+func (t *Templates) labels(pod *v1.Pod) *podLabels {
+	l := newPodLabels(pod)
+	if known := t.sets[l.labelSet].Value(); known != nil {
+		return known
+	}
+	t.sets[l.labelSet] = weak.Make(l)
+	return l
+}
+
+func removeDead[K comparable, V any](m map[K]weak.Pointer[V]) {
+	for key, value := range m {
+		if value.Value() == nil {
+			delete(m, key)
+		}
+	}
+}
+
+// OwnObject is the object of the pod. For a digest of Templates it is made, without
+// annotations, finalizers, conditions and mounts.
+func (p *Pod) OwnObject() *v1.Pod {
+	if p.Object != p.shared {
+		return p.Object
+	}
+	object := *p.Object
+	object.Name, object.UID, object.Generation = p.Name, p.UID, p.generation
+	object.Labels = make(map[string]string, len(p.Labels))
+	for _, l := range p.Labels {
+		object.Labels[l.Key.Value()] = l.Value.Value()
+	}
+	object.CreationTimestamp = metav1.Time{Time: p.Created}
+	object.Spec.NodeName = p.Node.Value()
+	if !p.Started.IsZero() {
+		object.Status.StartTime = &metav1.Time{Time: p.Started}
+	}
+	return &object
+}

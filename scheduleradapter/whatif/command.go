@@ -1,0 +1,137 @@
+package whatif
+
+import (
+	"fmt"
+	"io"
+	"net/url"
+	"os"
+	"strconv"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/scheduleradapter/cycle"
+)
+
+// NewCommand is `evictd-scheduler whatif`, which asks the running scheduler at its status
+// address.
+func NewCommand(statusAddress string) *cobra.Command {
+	c := &cobra.Command{
+		Use:   "whatif FILE",
+		Short: "Ask whether further pods of a template would get nodes, where, and which pods would be evicted",
+		Long: fmt.Sprintf(`The running scheduler tries the pods of a template one after another on the cluster as it is
+now, with the plugins of their profile, and changes nothing. The output has the nodes of those
+that fit, the pods that preemption would evict for others, and why the rest does not fit.
+FILE, or standard input for -, has a Pod, Deployment, ReplicaSet, StatefulSet,
+ReplicationController or Job as YAML or JSON, at most %d KiB, and PriorityClasses and
+RuntimeClasses beside it if the pod needs them. Waiting pods are not placed before, except
+those that are nominated to a node. At most %d pods are tried, for at most %s, one question
+at a time; the scheduler works on in between.`, MaxBody>>10, cycle.MaxWhatIf, cycle.WhatIfTime),
+		Args: cobra.ExactArgs(1),
+	}
+	output := cli.OutputFlag(c, "text", "json")
+	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", statusAddress)
+	count := c.Flags().Int("count", 0, fmt.Sprintf("pods, 1 to %d (default the replicas of the workload, or 1)", cycle.MaxWhatIf))
+	c.RunE = func(c *cobra.Command, args []string) error {
+		body, err := readFile(args[0], c.InOrStdin())
+		if err != nil {
+			return cli.BadInput(err)
+		}
+		path := "/v1/whatif"
+		if c.Flags().Changed("count") {
+			path += "?" + url.Values{"count": {strconv.Itoa(*count)}}.Encode()
+		}
+		body, err = client.Post(c.Context(), path, body)
+		if err != nil {
+			return err
+		}
+		if output.String() == "json" {
+			_, err := c.OutOrStdout().Write(body)
+			return err
+		}
+		var x cycle.WhatIf
+		if err := serve.Decode(body, &x); err != nil {
+			return fmt.Errorf("read answer: %w", err)
+		}
+		return write(c.OutOrStdout(), &x)
+	}
+	return c
+}
+
+// readFile reads a file, or standard input for -. The scheduler refuses what is longer than
+// MaxBody.
+func readFile(name string, stdin io.Reader) ([]byte, error) {
+	if name != "-" {
+		file, err := os.Open(name)
+		if err != nil {
+			return nil, err
+		}
+		defer file.Close()
+		stdin = file
+	}
+	return io.ReadAll(io.LimitReader(stdin, MaxBody+1))
+}
+
+func write(out io.Writer, x *cycle.WhatIf) error {
+	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	fmt.Fprintf(w, "%s: %d of %d pods fit", x.Pod, x.Scheduled+x.Nominated, x.Count)
+	if x.Nominated > 0 {
+		fmt.Fprintf(w, ", %d of them after the eviction of %d pods%s", x.Nominated, x.Preempted, violates(x.Violations))
+	}
+	fmt.Fprintln(w)
+	if x.Changed {
+		fmt.Fprintln(w, "  the cluster changed while the pods were tried")
+	}
+	for _, what := range x.LeftOut {
+		fmt.Fprintf(w, "  left out: %s\n", what)
+	}
+	if len(x.Nodes) > 0 {
+		fmt.Fprintln(w, "\nNODE\tPODS\tAFTER EVICTION")
+	}
+	for _, n := range x.Nodes {
+		fmt.Fprintf(w, "%s\t%d\t%d\n", n.Node, n.Scheduled, n.Nominated)
+	}
+	writeVictims(w, x.Pods)
+	if x.Message != "" {
+		fmt.Fprintf(w, "\n%s: %s\n", missing(x), x.Message)
+	}
+	if len(x.Filtered) > 0 {
+		fmt.Fprintln(w, "\nNODES\tREJECTED BY\tREASON\tPREEMPTION")
+	}
+	for _, f := range x.Filtered {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\n", f.Nodes, f.Plugin, strings.Join(f.Reasons, ", "), map[bool]string{true: "may help", false: "cannot help"}[f.Resolvable])
+	}
+	return w.Flush()
+}
+
+func missing(x *cycle.WhatIf) string {
+	if x.Untried > 0 {
+		return fmt.Sprintf("%d of %d pods are not tried", x.Untried, x.Count)
+	}
+	return fmt.Sprintf("%d of %d pods do not fit", x.Unschedulable, x.Count)
+}
+
+// writeVictims writes the pods that have victims.
+func writeVictims(w io.Writer, pods []cycle.WhatIfPod) {
+	headed := false
+	for _, p := range pods {
+		if len(p.Victims) == 0 {
+			continue
+		}
+		if !headed {
+			fmt.Fprintln(w, "\nPOD\tNODE\tEVICTED")
+			headed = true
+		}
+		fmt.Fprintf(w, "%d\t%s\t%s%s\n", p.Pod, p.Nominated, strings.Join(p.Victims, ", "), violates(p.Violations))
+	}
+}
+
+func violates(violations int) string {
+	if violations == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (%d against a disruption budget)", violations)
+}

@@ -1,0 +1,127 @@
+package node_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/vm/machine"
+)
+
+// boundedInMachine is a node of cgroup v2 in a bounded cgroup of the machine.
+func boundedInMachine(t *testing.T) *harness.Node {
+	t.Helper()
+	machine.Need(t)
+	machine.Systemctl(t, "stop", machine.Service)
+	n := harness.NewNode(t, 512*harness.MiB, nodePIDs)
+	highFile(n) // skips on cgroup v1
+	return n
+}
+
+// reclaims are flags of a node whose soft threshold is far above the hard one.
+func reclaims(t *testing.T, grace, settings string) []string {
+	return []string{
+		sandbox.EvictionHard("memory.available<64Mi"), sandbox.EvictionSoft("memory.available<224Mi"), sandbox.SoftGrace("memory.available=" + grace),
+		sandbox.Config(configFile(t, settings)), noTransition,
+	}
+}
+
+// cached makes a file of a size on a disk.
+func cached(t *testing.T, size int64) (file string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	file = filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o644))
+	require.NoError(t, os.Truncate(file, size)) // holes are cached like data
+	return file
+}
+
+// stat is a figure of memory.stat of a pod's cgroup.
+func stat(p *harness.Pod, key string) string {
+	p.Node.T.Helper()
+	high, _ := p.Node.Cgroups.MemoryHighFile(p.Group)
+	for line := range strings.Lines(content(p.Node.T, filepath.Join(filepath.Dir(high), "memory.stat"))) {
+		if value, is := strings.CutPrefix(line, key+" "); is {
+			return strings.TrimSpace(value)
+		}
+	}
+	return ""
+}
+
+// TestMachineReclaimsPageCacheInPlaceOfAnEviction has a pod read a file so often that workingSet counts it as
+// used. A bystander of lower priority is evicted for it when the grace period of the soft threshold ends; with a
+// budget for reclaim no pod is, and the page cache of a pod within its request stays.
+//
+// rule: M.140
+// rule: M.144
+func TestMachineReclaimsPageCacheInPlaceOfAnEviction(t *testing.T) {
+	for name, settings := range map[string]string{"without": "memoryModel: workingSet", "with": "memoryReclaimBudget: 512Mi"} {
+		t.Run(name, func(t *testing.T) {
+			n := boundedInMachine(t)
+			bystander := n.Start("bystander", sandbox.Spec{})
+			bystander.Do("hold 48Mi")
+			within := n.Start("within", sandbox.Spec{Request: "300Mi", Priority: 10})
+			reader := n.Start("reader", sandbox.Spec{Priority: 10})
+			within.Do("read %s 3", cached(t, 48*harness.MiB))
+			scanned := stat(within, "pgscan")
+			d := n.Evictd(reclaims(t, "20s", settings)...)
+			d.AwaitPods(memorySignal, bystander, within, reader)
+			reader.Do("read %s 3", cached(t, 200*harness.MiB))
+			if name == "without" {
+				if e := d.AwaitGone(bystander); e.Signal != memorySignal {
+					t.Errorf("evicted for %s", e.Signal)
+				}
+				return
+			}
+			d.AwaitLog("reclaimed memory of a pod") // the condition may last for less than a look at it
+			d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+			d.MustHaveEvicted()
+			harness.MustRun(t, bystander, within, reader)
+			if now := stat(within, "pgscan"); now != scanned {
+				t.Errorf("the kernel has scanned %s pages of a pod within its request, %s before", now, scanned)
+			}
+			d.Stop()
+			reader.Do("read %s", cached(t, harness.MiB)) // it runs as before
+		})
+	}
+}
+
+// TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed judges no time: its lines that begin with | have the time
+// from the crossing to the first signal, without a reclaim and while one runs.
+//
+// rule: M.143
+func TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed(t *testing.T) {
+	for _, settings := range []string{"memoryModel: workingSet", "memoryReclaimBudget: 512Mi\nmemoryReclaimStep: 4Mi\nmemoryReclaimAttempts: 1000"} {
+		var times []string
+		for range 3 {
+			n := boundedInMachine(t)
+			bystander := n.Start("bystander", sandbox.Spec{Request: "64Mi"})
+			bystander.Do("hold 16Mi")
+			reader := n.Start("reader", sandbox.Spec{Priority: 10})
+			bomb := n.Start("bomb", sandbox.Spec{})
+			d := n.Evictd(reclaims(t, "10m", settings)...)
+			d.AwaitPods(memorySignal, bystander, reader, bomb)
+			reader.Do("read %s 3", cached(t, 200*harness.MiB))
+			if strings.HasPrefix(settings, "memoryReclaim") {
+				d.AwaitLog("reclaiming memory of a pod")
+			}
+			bomb.Send("leak 0 400Mi")
+			e := d.AwaitGone(bomb)
+			times = append(times, fmt.Sprintf("%.1f ms", e.Signalled.Sub(e.Crossed.Time).Seconds()*1000))
+			d.MustHaveEvicted(bomb)
+			harness.MustRun(t, bystander, reader)
+			d.Stop()
+			n.Clear(n.Pods().Path())
+		}
+		fmt.Printf("| %s | hard eviction, crossing to first signal | %s |\n", strings.ReplaceAll(settings, "\n", ", "), strings.Join(times, ", "))
+	}
+}
