@@ -55,7 +55,7 @@ func (p *Process) send(sig unix.Signal) error {
 	return os.NewSyscallError("pidfd_send_signal", err)
 }
 
-// ErrNotCaught: the process has no handler for the signal.
+// ErrNotCaught says that the process has no handler for the signal.
 var ErrNotCaught = errors.New("the first process of the container does not catch the signal")
 
 // Signal sends a signal to a process that catches it (SigCgt of proc_pid_status(5)), other than
