@@ -89,7 +89,7 @@ func (p *Process) status(line string, base int) (numbers []uint64, err error) {
 		if name != line {
 			continue
 		}
-		for _, field := range strings.Fields(rest) {
+		for field := range strings.FieldsSeq(rest) {
 			n, err := strconv.ParseUint(field, base, 64)
 			if err != nil {
 				return nil, fmt.Errorf("read status of process %d: %w", p.pid, err)
