@@ -85,10 +85,10 @@ func TestTheNextEvictdEndsAWarning(t *testing.T) {
 	begins := func(file, text string) func() bool {
 		return func() bool { return strings.HasPrefix(content(t, file), text) }
 	}
-	pod := n.Start("leaker", sandbox.Spec{Limit: "100Mi", Annotations: map[string]string{"evictd.io/notify": "file:" + atLimit}})
+	pod := n.Start("leaker", sandbox.Spec{Limit: "140Mi", Annotations: map[string]string{"evictd.io/notify": "file:" + atLimit}})
 	d := n.Evictd(warned(n, "evictionHard: {memory.available: 16Mi}\n"))
 	d.AwaitPods(memorySignal, pod)
-	pod.Send("leak 20Mi 90Mi")
+	pod.Send("leak 60Mi 120Mi") // less than fifteen sixteenths of the limit: the warning ends with the growth
 	harness.Await(t, "a warning of the limit", begins(atLimit, "warning the container uses"))
 	d.Kill()
 	d = n.Evictd(warned(n, "evictionHard: {memory.available: 16Mi}\n"))
