@@ -186,20 +186,27 @@ func TestAPodThatMattersMoreTakesTheRoomOfOthers(t *testing.T) {
 	c.bound("high")
 }
 
-func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
-	c := newLiveCluster(t)
-	c.node("a")
-	must(c.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
+// localVolume makes a StorageClass local, whose volumes wait for a pod, and a volume v of it. It
+// returns the volume's size and access modes.
+func (c *liveCluster) localVolume() (size v1.ResourceList, once []v1.PersistentVolumeAccessMode) {
+	must(c.StorageV1().StorageClasses().Create(c.Context(), &storagev1.StorageClass{
 		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
 	}, metav1.CreateOptions{}))(c)
-	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
-	once := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
-	volume := must(c.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{
+	size = v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
+	once = []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
+	volume := must(c.CoreV1().PersistentVolumes().Create(c.Context(), &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{
 		Capacity: size, AccessModes: once, StorageClassName: "local",
 		PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/v"}},
 	}}, metav1.CreateOptions{}))(c)
 	volume.Status.Phase = v1.VolumeAvailable // as the volume controller does
-	must(c.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}))(c)
+	must(c.CoreV1().PersistentVolumes().UpdateStatus(c.Context(), volume, metav1.UpdateOptions{}))(c)
+	return size, once
+}
+
+func TestAPodGetsTheVolumeThatWaitsForIt(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	size, once := c.localVolume()
 	must(c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: "c"}, Spec: v1.PersistentVolumeClaimSpec{
 		AccessModes: once, StorageClassName: new("local"), Resources: v1.VolumeResourceRequirements{Requests: size},
 	}}, metav1.CreateOptions{}))(c)

@@ -14,8 +14,6 @@ import (
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
-	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/internal/process"
@@ -240,17 +238,7 @@ value: 10
 func TestAVolumeIsFreeAfterAWhatIf(t *testing.T) {
 	c := newLiveCluster(t)
 	c.node("a")
-	must(c.StorageV1().StorageClasses().Create(t.Context(), &storagev1.StorageClass{
-		ObjectMeta: metav1.ObjectMeta{Name: "local"}, Provisioner: "kubernetes.io/no-provisioner", VolumeBindingMode: new(storagev1.VolumeBindingWaitForFirstConsumer),
-	}, metav1.CreateOptions{}))(c)
-	size := v1.ResourceList{v1.ResourceStorage: resource.MustParse("1Gi")}
-	once := []v1.PersistentVolumeAccessMode{v1.ReadWriteOnce}
-	volume := must(c.CoreV1().PersistentVolumes().Create(t.Context(), &v1.PersistentVolume{ObjectMeta: metav1.ObjectMeta{Name: "v"}, Spec: v1.PersistentVolumeSpec{
-		Capacity: size, AccessModes: once, StorageClassName: "local",
-		PersistentVolumeSource: v1.PersistentVolumeSource{HostPath: &v1.HostPathVolumeSource{Path: "/v"}},
-	}}, metav1.CreateOptions{}))(c)
-	volume.Status.Phase = v1.VolumeAvailable
-	must(c.CoreV1().PersistentVolumes().UpdateStatus(t.Context(), volume, metav1.UpdateOptions{}))(c)
+	size, once := c.localVolume()
 	for _, name := range []string{"c", "d"} {
 		must(c.CoreV1().PersistentVolumeClaims("default").Create(t.Context(), &v1.PersistentVolumeClaim{ObjectMeta: metav1.ObjectMeta{Name: name}, Spec: v1.PersistentVolumeClaimSpec{
 			AccessModes: once, StorageClassName: new("local"), Resources: v1.VolumeResourceRequirements{Requests: size},
