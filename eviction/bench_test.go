@@ -48,6 +48,31 @@ func TestAClearEventPassAllocatesNothing(t *testing.T) {
 	}
 }
 
+// A hard threshold is crossed while memory of a pod is being reclaimed and a pod is throttled: both end before
+// the first signal.
+func TestTheEndsOfReclaimAndThrottleAllocateNothing(t *testing.T) {
+	cfg, in := busy(500, nothing)
+	cfg.MemoryReclaims, cfg.ThrottlePeriod = eviction.MemoryReclaims{Budget: gi, Step: gi, Attempts: 1}, 5*time.Second
+	in.Pass, in.Sampled = eviction.Event, false
+	uid := in.Candidates[0].Pod.UID
+	var st eviction.State
+	st.Throttled.UID, st.Throttled.Since = uid, start
+	st.Round.Began, st.Round.Pods, st.Round.Of = start, []eviction.PodMemory{{UID: uid}}, gi
+	var d eviction.Decision
+	const rounds = 100
+	buffers := make([]eviction.Buffers, rounds+1)
+	for i := range buffers {
+		buffers[i].Refill(len(in.Candidates))
+	}
+	n := testing.AllocsPerRun(rounds, func() {
+		in.Buffers, buffers = &buffers[0], buffers[1:]
+		_, d = eviction.Decide(&cfg, st, in)
+	})
+	if n != 0 || d.ThrottleEnd == nil || len(d.MemoryReclaimEnds) != 1 {
+		t.Errorf("%v allocations, ends %v and %+v", n, d.ThrottleEnd, d.MemoryReclaimEnds)
+	}
+}
+
 func BenchmarkDecideClearEventPass(b *testing.B) {
 	cfg, in := busy(500, plenty)
 	in.Pass = eviction.Event

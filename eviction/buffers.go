@@ -14,6 +14,9 @@ type Buffers struct {
 	evictions []Eviction
 	inFlight  []InFlight
 	chosen    []types.UID
+
+	reclaimEnds  []MemoryReclaimEnd
+	throttleEnds []ThrottleEnd
 }
 
 // victimBuffer is for how many victims in flight Buffers have space beside a new
@@ -27,6 +30,8 @@ func (b *Buffers) Refill(pods int) {
 	refill(&b.evictions, 1)
 	refill(&b.inFlight, victimBuffer+1)
 	refill(&b.chosen, 1)
+	refill(&b.reclaimEnds, 1)
+	refill(&b.throttleEnds, 1)
 }
 
 func refill[T any](s *[]T, n int) {
@@ -51,6 +56,14 @@ func (b *Buffers) forInFlight(victims []InFlight) []InFlight {
 
 func (b *Buffers) forChosen(victims []types.UID) []types.UID {
 	return append(take(b, func(b *Buffers) *[]types.UID { return &b.chosen }, len(victims)+1), victims...)
+}
+
+func (b *Buffers) forReclaimEnds() []MemoryReclaimEnd {
+	return take(b, func(b *Buffers) *[]MemoryReclaimEnd { return &b.reclaimEnds }, 1)
+}
+
+func (b *Buffers) forThrottleEnd() []ThrottleEnd {
+	return take(b, func(b *Buffers) *[]ThrottleEnd { return &b.throttleEnds }, 1)
 }
 
 // take gives out a whole buffer where it suffices, and allocates otherwise.

@@ -217,6 +217,9 @@ func (r *ReclaimRound) ended(in *Input, because string, needed bool, d *Decision
 	uid := r.Pods[0].UID
 	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == uid })
 	if at >= 0 && (r.Of > 0 || needed) {
+		if d.MemoryReclaimEnds == nil {
+			d.MemoryReclaimEnds = in.Buffers.forReclaimEnds()
+		}
 		d.MemoryReclaimEnds = append(d.MemoryReclaimEnds, MemoryReclaimEnd{in.Candidates[at].Pod, r.Of, because, needed})
 	}
 	r.Of = 0

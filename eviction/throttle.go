@@ -56,12 +56,14 @@ type Throttled struct {
 	Evicted bool
 	// High is the value of memory.high, bytes; zero until it is known.
 	High int64
-	// Before are the pods that were throttled, and until when they are not again.
+	// Last is the pod that was throttled last, and Before are those before it, and until when they are not
+	// again.
+	Last   StoppedReclaim
 	Before []StoppedReclaim
 }
 
 func (t *Throttled) equal(other *Throttled) bool {
-	return t.UID == other.UID && t.Evicted == other.Evicted && t.Since.Equal(other.Since) && t.High == other.High && slices.Equal(t.Before, other.Before)
+	return t.UID == other.UID && t.Evicted == other.Evicted && t.Since.Equal(other.Since) && t.High == other.High && t.Last == other.Last && slices.Equal(t.Before, other.Before)
 }
 
 // throttle decides about memory.high of the pod that grows fastest. It is called by the call that opens a pass.
@@ -71,6 +73,9 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 		return
 	}
 	t.Before = without(t.Before, func(s StoppedReclaim) bool { return !in.Now.Before(s.Until) })
+	if !in.Now.Before(t.Last.Until) {
+		t.Last = StoppedReclaim{}
+	}
 	for _, o := range in.ThrottleOutcomes {
 		switch {
 		case o.UID != t.UID:
@@ -95,7 +100,7 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 		default:
 			return
 		}
-		d.ThrottleEnd = &ThrottleEnd{t.UID, t.Pod, because}
+		d.ThrottleEnd = &append(in.Buffers.forThrottleEnd(), ThrottleEnd{t.UID, t.Pod, because})[0]
 		t.end(in.Now)
 		return
 	}
@@ -108,19 +113,23 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 		return
 	}
 	pod := in.Candidates[at].Pod
+	if t.Last.UID != "" {
+		t.Before, t.Last = append(slices.Clip(t.Before), t.Last), StoppedReclaim{}
+	}
 	t.UID, t.Since, t.Pod, t.Request = g.UID, in.Now, pod.String(), pod.MemoryRequest
 	d.Throttle = &Throttle{Pod: pod, Room: soon.left / 2, For: cfg.ThrottlePeriod, Because: fmt.Sprintf("%v %s above %s (hard), which it reaches in %v; the pod is %s above its request and grows by %s a second",
 		soon.Signal, soon.Signal.Rounded(soon.left), soon.FormatValue(), soon.in.Round(time.Millisecond), rounded(g.Memory-pod.MemoryRequest), rounded(g.PerSecond))}
 }
 
-// end ends a throttle. A pod is throttled again after throttleAgain.
+// end ends a throttle. A pod is throttled again after throttleAgain. It allocates nothing: a hard threshold
+// may be crossed.
 func (t *Throttled) end(now time.Time) {
-	*t = Throttled{Before: append(slices.Clip(t.Before), StoppedReclaim{t.UID, now.Add(throttleAgain)})}
+	*t = Throttled{Last: StoppedReclaim{t.UID, now.Add(throttleAgain)}, Before: t.Before}
 }
 
 // throttles says whether a pod that grows may be throttled.
 func (st *State) throttles(p *Pod, g *Growth) bool {
-	return p.Protection == "" && !p.Estimated && !p.Terminal && g.Memory > p.MemoryRequest && st.indexInFlight(p.UID) < 0 &&
+	return p.Protection == "" && !p.Estimated && !p.Terminal && g.Memory > p.MemoryRequest && st.indexInFlight(p.UID) < 0 && st.Throttled.Last.UID != p.UID &&
 		!slices.ContainsFunc(st.Throttled.Before, func(s StoppedReclaim) bool { return s.UID == p.UID })
 }
 
