@@ -81,7 +81,10 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 		case o.UID != t.UID:
 		case o.High > 0:
 			t.High = o.High
-		default:
+		case o.Refused != "":
+			t.end(in.Now)
+		default: // memory.high was put back at its deadline, before a pass of the loop
+			d.ThrottleEnd = &append(in.Buffers.forThrottleEnd(), ThrottleEnd{t.UID, t.Pod, "its deadline has passed"})[0]
 			t.end(in.Now)
 		}
 	}
