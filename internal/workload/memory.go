@@ -84,6 +84,30 @@ func (w *workload) leak(args []string) error {
 	return nil
 }
 
+// burst is like requests that are answered: what is delayed is not made up for.
+func (w *workload) burst(args []string) error {
+	var rate int64
+	if err := sizes(args[:1], &rate); err != nil {
+		return err
+	}
+	lasts, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	go func() {
+		const step = 10 * time.Millisecond
+		var more int64
+		for begun, tick := time.Now(), time.Tick(step); time.Since(begun) < lasts; <-tick {
+			if w.holdBytes(func(held int64) int64 { return held + rate/int64(time.Second/step) }) != nil {
+				break
+			}
+			more += rate / int64(time.Second/step)
+		}
+		_ = w.holdBytes(func(held int64) int64 { return held - more })
+	}()
+	return nil
+}
+
 // paced takes steps until the amount is reached, rate a second or, where that is 0, at
 // once, or until a step fails. A step gets what is to be done by then.
 func paced(rate, amount int64, step func(done int64) error) error {
