@@ -84,8 +84,9 @@ func TestLadder(t *testing.T) {
 	fmt.Println("| shortage | step | evicted | under the threshold | the bystander waited for memory |")
 	for _, s := range shortages {
 		for range rounds {
-			s.run(t, "")
-			s.run(t, s.step)
+			for _, step := range []string{"", s.step} {
+				t.Run(s.name+"/"+strings.TrimSpace(cmp.Or(step, "none")), func(t *testing.T) { s.run(t, step) })
+			}
 		}
 	}
 }
