@@ -24,8 +24,8 @@ const (
 // stepRule is how a step on containers is decided: each has a cause, a budget and an end.
 type stepRule struct {
 	name string
-	// cause is nil for a step on pods, which reclaimMemory or throttle decides about. It is why the step is taken on a container, and the same with figures. taken says that it is
-	// in effect there.
+	// cause is why the step is taken on a container, and the same with figures; taken says that it is in
+	// effect there. It is nil for a step on pods, about which reclaimMemory and throttle decide.
 	cause func(st *State, cfg *Config, in *Input, c *Candidate, container int, taken bool) (cause Cause, figures string)
 	// interval is the least time between two on one container, and hold how long one stays in
 	// effect without a cause.

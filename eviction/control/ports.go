@@ -199,9 +199,10 @@ type Report struct {
 	Ended *kill.Result
 }
 
-// Ports of the loop. Intents, DiskScanner, Reclaimer, Steps, UnknownPods, Pulse and CPUTime may be nil: then an eviction survives this process once its report is kept, disk figures are as of
-// each pass, the node has nothing to free by itself, no memory is reclaimed from pods and none is throttled, no pod is
-// unknown, and the processor time of the loop is not bounded.
+// Ports of the loop. Intents, DiskScanner, Reclaimer, Steps, UnknownPods, Pulse and CPUTime may be nil: then an
+// eviction survives this process once its report is kept, disk figures are as of each pass, the node has nothing
+// to free by itself, no memory is reclaimed from pods and none is throttled, no pod is unknown, and the processor
+// time of the loop is not bounded.
 type Ports struct {
 	Sensor      Sensor
 	Waiter      Waiter
