@@ -58,7 +58,8 @@ var fields = map[string][]string{
 	},
 	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices": {
 		`{"addressType":"IPv6"}`, `{"addressType":"Other"}`, `{"addressType":null}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true},"hostname":"a","nodeName":"n"}],"ports":[{"port":80}]}`, `{"endpoints":[{"addresses":[]}]}`,
-		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`,
+		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`, `{"metadata":{"labels":{"a":"b"}}}`,
+		`{"endpoints":[{"addresses":["10.0.0.1"],"deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`,
 	},
 	"/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies": {
 		`{"spec":{"podSelector":{"matchLabels":{"-":"a"}}}}`, `{"spec":{"ingress":[{"from":[{"podSelector":{}}],"ports":[{"port":80}]}]}}`, `{"spec":{"egress":[{"to":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}]}}`, `{"spec":{"policyTypes":["Other"]}}`,
