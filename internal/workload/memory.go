@@ -103,7 +103,7 @@ func (w *workload) burst(args []string) error {
 			}
 			more += rate / int64(time.Second/step)
 		}
-		_ = w.holdBytes(func(held int64) int64 { return held - more })
+		_ = w.holdBytes(func(held int64) int64 { return max(0, held-more) })
 	}()
 	return nil
 }

@@ -54,7 +54,9 @@ var shortages = []shortage{
 			cache := n.Start("cache", sandbox.Spec{Annotations: map[string]string{"evictd.io/notify": "SIGUSR1"}})
 			cache.Do("on USR1 hold 16Mi")
 			return []*harness.Pod{cache}, func(second int) {
-				cache.Do("grow 30Mi")
+				if second == 0 {
+					cache.Do("burst 30Mi 20s")
+				}
 			}
 		},
 	},
@@ -129,6 +131,7 @@ func (s *shortage) run(t *testing.T, step string) {
 	}
 	fmt.Printf("| %s | %s | %s | %.1f s | %d ms |\n", s.name, cmp.Or(strings.TrimSpace(strings.ReplaceAll(step, "\n", " ")), "none"),
 		cmp.Or(strings.Join(evicted, ", "), "none"), short.Seconds(), waited.Milliseconds())
+	t.Log(d.Log())
 	d.Stop()
 	n.Clear(n.Pods().Path())
 }
