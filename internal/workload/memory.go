@@ -53,13 +53,14 @@ func (w *workload) holdBytes(target func(held int64) int64) error {
 		// A huge page would be 2 MiB in a moment. A kernel without them refuses.
 		_ = syscall.Madvise(w.memory, adviseNoHugePages)
 	}
-	to := min(target(w.held), MaxMemory)
+	page := int64(os.Getpagesize())
+	to := min((target(w.held)+page-1)/page*page, MaxMemory)
 	if to < w.held {
 		err := syscall.Madvise(w.memory[to:w.held], syscall.MADV_DONTNEED)
 		w.held = to
 		return err
 	}
-	for page := int64(os.Getpagesize()); w.held < to; w.held += page {
+	for ; w.held < to; w.held += page {
 		w.memory[w.held] = 1
 		if w.stamps != nil && w.held%StampEvery == 0 {
 			binary.NativeEndian.PutUint64(w.stamps[w.held/StampEvery*stampSize:], uint64(time.Now().UnixNano()))

@@ -131,7 +131,6 @@ func (s *shortage) run(t *testing.T, step string) {
 	}
 	fmt.Printf("| %s | %s | %s | %.1f s | %d ms |\n", s.name, cmp.Or(strings.TrimSpace(strings.ReplaceAll(step, "\n", " ")), "none"),
 		cmp.Or(strings.Join(evicted, ", "), "none"), short.Seconds(), waited.Milliseconds())
-	t.Log(d.Log())
 	d.Stop()
 	n.Clear(n.Pods().Path())
 }
