@@ -70,7 +70,7 @@ var shortages = []shortage{
 			burst.Do("hold 16Mi")
 			return []*harness.Pod{leak, burst}, func(second int) {
 				if second == 2 {
-					burst.Do("burst 60Mi 6s")
+					burst.Do("burst 80Mi 5s")
 				}
 			}
 		},
