@@ -64,5 +64,5 @@ func stepsInEffect(s *control.Snapshot, selected func(*eviction.Pod) bool) (all 
 			})
 		}
 	}
-	return all
+	return append(all, recentRestarts(s, selected)...)
 }

@@ -77,6 +77,10 @@ func taken(r *control.Report) (all []Taken) {
 		for _, s := range r.Decisions[i].Steps {
 			all = append(all, Taken{nodestatus.Time{Time: r.At}, s.Step.String(), s.Pod.String(), s.Pod.UID, s.Container, s.Over, s.Because})
 		}
+		for j := range r.Decisions[i].Restarts {
+			c := &r.Decisions[i].Restarts[j]
+			all = append(all, Taken{At: nodestatus.Time{Time: r.At}, Step: "restart", Pod: c.Pod.String(), UID: c.Pod.UID, Container: c.Name(), Because: c.Because})
+		}
 	}
 	return all
 }
@@ -165,12 +169,18 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Exited {
 		s.Exited = append(s.Exited, pod.String())
 	}
+	for i := range r.NotRestarted {
+		s.RestartFails = append(s.RestartFails, r.NotRestarted[i].Pod.String())
+	}
 	for i := range r.NotResumed {
 		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
 	}
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {
 			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
+		}
+		for j := range r.Decisions[i].Restarts {
+			put(&s.Kills, r.Decisions[i].Restarts[j].Pod.String(), simulate.FileKill{Reported: true})
 		}
 	}
 	if r.DiskScans {
