@@ -42,6 +42,11 @@ type ContainerRestart struct {
 // Name is the name of the container.
 func (r *ContainerRestart) Name() string { return r.Pod.Containers[r.Container].Name }
 
+// Step is the restart as a step.
+func (r *ContainerRestart) Step() StepAction {
+	return StepAction{Step: RestartContainer, Pod: r.Pod, Container: r.Name(), Cause: cause(r.Signal, r.Hard), Because: r.Because}
+}
+
 // RestartedContainer is a restart that was decided not long ago.
 type RestartedContainer struct {
 	UID       types.UID

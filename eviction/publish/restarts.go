@@ -1,7 +1,6 @@
 package publish
 
 import (
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -10,7 +9,6 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/wire"
-	"github.com/evictd/evictd/nodestatus"
 )
 
 // restarting is a restart of a container whose kill has not ended. There is one of a pod.
@@ -62,19 +60,4 @@ func (p *Publisher) restartEnded(k *kill.Result) {
 		p.log.Info("ended a container for its restart", "pod", c.pod.Namespace+"/"+c.pod.Name, "container", k.Container, "freed", freed, "crossingToGone", k.Gone.Sub(c.crossed).String())
 		p.event(wire.Event{Pod: c.pod, At: k.Gone, Type: v1.EventTypeWarning, Reason: "ContainerRestarted", Action: "Restarting", Note: c.message})
 	}
-}
-
-// recentRestarts are those of containers that are within the back-off.
-func recentRestarts(s *control.Snapshot, selected func(*eviction.Pod) bool) (all []nodestatus.Step) {
-	for _, r := range s.State.Restarts {
-		at := slices.IndexFunc(s.Candidates, func(c eviction.Candidate) bool { return c.Pod.UID == r.UID })
-		if at < 0 || r.Failed || !selected(s.Candidates[at].Pod) {
-			continue
-		}
-		all = append(all, nodestatus.Step{
-			Step: "restart", Pod: s.Candidates[at].Pod.String(), UID: r.UID, Container: r.Container, Cause: kind(r.Hard) + " " + r.Signal.String(),
-			Since: nodestatus.Time{Time: r.At}, Last: nodestatus.Time{Time: r.At},
-		})
-	}
-	return all
 }

@@ -113,6 +113,11 @@ func (a *API) admitNew(k *kind, object store.Object) error {
 	if err := a.checkNamespace(k, object); err != nil {
 		return err
 	}
+	if k.allocate != nil {
+		if faults := k.allocate(a, object, nil); len(faults) > 0 {
+			return refusal(k, object.GetName(), faults)
+		}
+	}
 	names := k.names
 	switch {
 	case k.anyName:
@@ -221,8 +226,14 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
+	whole := (c.sub == "" || c.sub == "scale") && !c.internal
+	if c.kind.allocate != nil && whole {
+		if faults := c.kind.allocate(a, object, old); len(faults) > 0 {
+			return nil, refusal(c.kind, object.GetName(), faults)
+		}
+	}
 	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
-	if c.kind.admit != nil && (c.sub == "" || c.sub == "scale") && !c.internal {
+	if c.kind.admit != nil && whole {
 		faults = append(faults, c.kind.admit(a, object, old)...)
 	}
 	switch {

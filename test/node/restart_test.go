@@ -58,11 +58,11 @@ func TestAContainerIsRestartedInPlaceOfItsPod(t *testing.T) {
 			c["app"].AwaitEnd()
 			d.AwaitMetric(`evictd_container_restarts_total{kind="hard",outcome="ended",signal="memory.available"} 1`)
 			d.Await("the restart in the status", func(s *nodestatus.Status) bool {
-				return len(s.Steps) == 1 && s.Steps[0].Step == "restart" && s.Steps[0].Container == "app" && s.Steps[0].Pod == "default/web"
+				return len(s.Steps) == 1 && s.Steps[0].Step.Step == "restart" && s.Steps[0].Container == "app" && s.Steps[0].Pod == "default/web"
 			})
 			d.MustHaveEvicted()
 			harness.MustRun(t, c["proxy"], c["logs"], bystander)
-			if text := evictd(n, "why", "web", sandbox.StateDir(n.StateDir())); !strings.Contains(text, "default/web was not evicted") || !strings.Contains(text, "restart") || !strings.Contains(text, "container app: it alone uses more than the pod requested") {
+			if text := evictd(n, "why", "web", sandbox.StateDir(n.StateDir())); !strings.Contains(text, "default/web was not evicted") || !strings.Contains(text, "restart container app of default/web: it alone uses more than the pod requested") {
 				t.Errorf("evictd why:\n%s", text)
 			}
 			n.Clear(path.Join(n.PodGroup(m), "app"))

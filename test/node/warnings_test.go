@@ -63,7 +63,7 @@ func TestAWarnedPodGivesMemoryBack(t *testing.T) {
 	harness.MustRun(t, pod, deaf)
 	d.Stop()
 	if text := evictd(n, "why", "cache", sandbox.StateDir(state)); !strings.Contains(text, "default/cache was not evicted") ||
-		!strings.Contains(text, "container c: memory.available is") || !strings.Contains(text, "end of warn") {
+		!strings.Contains(text, "container c of default/cache: memory.available is") || !strings.Contains(text, "end of warn") {
 		t.Errorf("evictd why:\n%s", text)
 	}
 }

@@ -26,6 +26,8 @@ var fields = map[string][]string{
 		`{"spec":{"trafficDistribution":"PreferClose"}}`, `{"spec":{"trafficDistribution":"Other"}}`, `{"spec":{"healthCheckNodePort":30001}}`, `{"spec":{"publishNotReadyAddresses":true}}`, `{"spec":{"ipFamilies":["IPv6"]}}`, `{"spec":{"ipFamilies":["IPv4","IPv4"]}}`,
 		`{"spec":{"ipFamilies":["Other"]}}`, `{"spec":{"ipFamilyPolicy":"PreferDualStack"}}`, `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`, `{"spec":{"ipFamilyPolicy":"Other"}}`, `{"spec":{"clusterIPs":["None","1.2.3.4"]}}`, `{"spec":{"clusterIP":"x","ports":[{"port":80}]}}`,
 		`{"spec":{"clusterIP":"10.0.0.9","clusterIPs":["10.0.0.8"],"ports":[{"port":80}]}}`, `{"spec":{"externalName":"a.b"}}`,
+		`{"spec":{"ipFamilies":null}}`, `{"metadata":{"name":"A_b"},"spec":{"clusterIPs":["None","1.2.3.4"]}}`, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, `{"spec":{"ipFamilies":["IPv4","IPv6"],"ipFamilyPolicy":"SingleStack","clusterIP":"1.2.3.4","clusterIPs":["1.2.3.4","1::2"]}}`,
+		`{"spec":{"ipFamilyPolicy":"PreferDualStack","ipFamilies":["IPv4"],"selector":{"a":"b"}}}`, `{"spec":{"clusterIPs":["1::2"],"clusterIP":"1::2"}}`,
 	},
 	"/api/v1/namespaces/{ns}/secrets": {
 		`{"data":{"a":"YQ=="}}`, `{"stringData":{"a":"b"}}`, `{"stringData":{"a b":"b"}}`, `{"type":"kubernetes.io/tls"}`, `{"type":"kubernetes.io/tls","stringData":{"tls.crt":"","tls.key":""}}`, `{"type":"kubernetes.io/ssh-auth"}`,

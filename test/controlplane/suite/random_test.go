@@ -307,6 +307,9 @@ func (r random) whole(kind, name string) object {
 	if r.chance(20) {
 		meta["name"] = pick(r, "A_b", "", fmt.Sprint("other", r.Uint32()))
 	}
+	if kind == "services" && meta["name"] == "" { // kube-apiserver allocates an address before it sees that
+		meta["name"] = name
+	}
 	if r.chance(25) {
 		meta["namespace"] = "elsewhere"
 	}
