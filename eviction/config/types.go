@@ -112,6 +112,16 @@ type EvictdConfiguration struct {
 	// is about to cross a hard threshold of memory; zero means never.
 	MemoryThrottlePeriod metav1.Duration `json:"memoryThrottlePeriod,omitzero"`
 
+	// ContainerPressure is evict (the default), or restart: where one container of a victim of memory holds what
+	// the pod uses above its request, it is ended in place of the pod, and the kubelet starts it again.
+	ContainerPressure string `json:"containerPressure,omitempty"`
+	// ContainerRestartGracePeriod is the longest time from SIGTERM to SIGKILL of such a container where a
+	// soft threshold is the cause; zero means 10s.
+	ContainerRestartGracePeriod metav1.Duration `json:"containerRestartGracePeriod,omitzero"`
+	// ContainerRestartBackOff is how long a pod is evicted after one of its containers was restarted; zero
+	// means 10m.
+	ContainerRestartBackOff metav1.Duration `json:"containerRestartBackOff,omitzero"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 
