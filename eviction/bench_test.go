@@ -56,7 +56,7 @@ func TestTheEndsOfReclaimAndThrottleAllocateNothing(t *testing.T) {
 	in.Pass, in.Sampled = eviction.Event, false
 	uid := in.Candidates[0].Pod.UID
 	var st eviction.State
-	st.Throttled.UID, st.Throttled.Since = uid, start
+	st.Throttled.Pod, st.Throttled.Since = in.Candidates[0].Pod, start
 	st.Round.Began, st.Round.Pods, st.Round.Of = start, []eviction.PodMemory{{UID: uid}}, gi
 	var d eviction.Decision
 	const rounds = 100
@@ -68,8 +68,8 @@ func TestTheEndsOfReclaimAndThrottleAllocateNothing(t *testing.T) {
 		in.Buffers, buffers = &buffers[0], buffers[1:]
 		_, d = eviction.Decide(&cfg, st, in)
 	})
-	if n != 0 || d.ThrottleEnd == nil || len(d.MemoryReclaimEnds) != 1 {
-		t.Errorf("%v allocations, ends %v and %+v", n, d.ThrottleEnd, d.MemoryReclaimEnds)
+	if n != 0 || len(d.Steps) != 2 || !d.Steps[0].Over || !d.Steps[1].Over {
+		t.Errorf("%v allocations, ends %+v", n, d.Steps)
 	}
 }
 

@@ -15,13 +15,15 @@ type Buffers struct {
 	inFlight  []InFlight
 	chosen    []types.UID
 
-	reclaimEnds  []MemoryReclaimEnd
-	throttleEnds []ThrottleEnd
+	steps []StepAction
 }
 
 // victimBuffer is for how many victims in flight Buffers have space beside a new
 // one.
 const victimBuffer = 32
+
+// stepBuffer is for the steps that end where a hard threshold is crossed: one of each kind.
+const stepBuffer = 2
 
 // Refill allocates what a pass over so many pods needs, where it was taken.
 func (b *Buffers) Refill(pods int) {
@@ -30,8 +32,7 @@ func (b *Buffers) Refill(pods int) {
 	refill(&b.evictions, 1)
 	refill(&b.inFlight, victimBuffer+1)
 	refill(&b.chosen, 1)
-	refill(&b.reclaimEnds, 1)
-	refill(&b.throttleEnds, 1)
+	refill(&b.steps, stepBuffer)
 }
 
 func refill[T any](s *[]T, n int) {
@@ -58,12 +59,8 @@ func (b *Buffers) forChosen(victims []types.UID) []types.UID {
 	return append(take(b, func(b *Buffers) *[]types.UID { return &b.chosen }, len(victims)+1), victims...)
 }
 
-func (b *Buffers) forReclaimEnds() []MemoryReclaimEnd {
-	return take(b, func(b *Buffers) *[]MemoryReclaimEnd { return &b.reclaimEnds }, 1)
-}
-
-func (b *Buffers) forThrottleEnd() []ThrottleEnd {
-	return take(b, func(b *Buffers) *[]ThrottleEnd { return &b.throttleEnds }, 1)
+func (b *Buffers) forSteps() []StepAction {
+	return take(b, func(b *Buffers) *[]StepAction { return &b.steps }, stepBuffer)
 }
 
 // take gives out a whole buffer where it suffices, and allocates otherwise.

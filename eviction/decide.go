@@ -70,10 +70,8 @@ type Input struct {
 	// Reclaims are those that have begun and run on, or have ended, since the call
 	// before. One that is asked for and not listed was complete at once.
 	Reclaims []ReclaimOutcome
-	// MemoryReclaimed are the results of MemoryReclaim, and ThrottleOutcomes of Throttle, since the call before;
-	// needed by the call that opens a pass.
-	MemoryReclaimed  []MemoryReclaimed
-	ThrottleOutcomes []ThrottleOutcome
+	// StepOutcomes are those since the call before; needed by the call that opens a pass.
+	StepOutcomes []StepOutcome
 	// Fastest is the pod whose memory grows fastest; zero where none does, or it was not measured just now.
 	Fastest Growth
 	// Buffers for what the call returns; nil where it may allocate.
@@ -154,13 +152,8 @@ type Decision struct {
 	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
-	// MemoryReclaim is the next attempt to reclaim memory of pods, and MemoryReclaimEnds are the pods that
-	// have had their last for now. Throttle slows a pod down, until ThrottleEnd.
-	MemoryReclaim     *MemoryReclaim
-	MemoryReclaimEnds []MemoryReclaimEnd
-	Throttle          *Throttle
-	ThrottleEnd       *ThrottleEnd
-	// Steps to take or to end, of a Watch pass.
+	// Steps before evictions to take or to end: those on containers of a Watch pass, those on pods of the call
+	// that opens another.
 	Steps []StepAction
 }
 

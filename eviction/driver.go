@@ -19,11 +19,8 @@ type Node interface {
 	Resume(*Resumed) error
 	// EndAgain kills the processes of a pod that has ended before.
 	EndAgain(*Pod)
-	// ReclaimMemory begins to reclaim memory of pods, or to measure it.
-	ReclaimMemory(*MemoryReclaim)
-	// Throttle begins to slow a pod down, and EndThrottle ends it.
-	Throttle(*Throttle)
-	EndThrottle(*ThrottleEnd)
+	// Take begins to take a step before evictions, or to end it.
+	Take(*StepAction)
 	// Shorten brings the SIGKILL of a victim in flight forward.
 	Shorten(Shortened)
 }
@@ -92,7 +89,9 @@ func (d *Driver) step() (again bool) {
 	if next.ScanDisks {
 		d.Node.ScanDisks()
 	}
-	d.beforeEvictions(&next)
+	for i := range next.Steps {
+		d.Node.Take(&next.Steps[i])
+	}
 	switch {
 	case next.NeedUsage:
 		in.Candidates, in.Sampled, again = d.Node.Measure(d.processes), true, true
@@ -111,24 +110,10 @@ func (d *Driver) step() (again bool) {
 		d.kill(&next)
 		d.Chosen = d.Chosen || len(next.Evictions) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps)+len(next.MemoryReclaimEnds) > 0 ||
-		next.MemoryReclaim != nil || next.Throttle != nil || next.ThrottleEnd != nil {
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps) > 0 {
 		d.Decisions = append(d.Decisions, next)
 	}
 	return again || len(in.Outcomes) > 0
-}
-
-// beforeEvictions carries out what may make evictions unnecessary.
-func (d *Driver) beforeEvictions(next *Decision) {
-	if next.MemoryReclaim != nil {
-		d.Node.ReclaimMemory(next.MemoryReclaim)
-	}
-	if next.Throttle != nil {
-		d.Node.Throttle(next.Throttle)
-	}
-	if next.ThrottleEnd != nil {
-		d.Node.EndThrottle(next.ThrottleEnd)
-	}
 }
 
 // kill begins the evictions, and takes those that do not begin out of the decision.

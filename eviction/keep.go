@@ -178,12 +178,12 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		}
 	}
 	for _, kept := range k.Steps {
-		step := slices.IndexFunc(steps[:], func(r stepRule) bool { return r.name == kept.Step })
+		step, err := ParseStep(kept.Step)
 		cause, is := parseCause(kept.Cause)
-		if step < 0 || !is {
+		if err != nil || !is {
 			continue
 		}
-		t := StepTaken{Step: Step(step), UID: kept.UID, Container: kept.Container, Cause: cause, Since: before(kept.Since), Last: before(kept.Last), Over: kept.Over}
+		t := StepTaken{Step: step, UID: kept.UID, Container: kept.Container, Cause: cause, Since: before(kept.Since), Last: before(kept.Last), Over: kept.Over}
 		if kept.Clear != nil {
 			t.Clear = before(*kept.Clear)
 		}

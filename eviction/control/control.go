@@ -26,23 +26,21 @@ type Loop struct {
 	intents   Intents
 	scanner   DiskScanner
 	reclaimer Reclaimer
-	memory    MemoryReclaimer
-	throttler Throttler
+	steps     Steps
 	unknown   UnknownPods
 	pulse     Pulse
 	budget    budget
 	log       *slog.Logger
 
-	incoming       chan podSet
-	configs        chan Config
-	restarts       chan []eviction.Restarted
-	reports        chan Report
-	ended          chan kill.Result // from the killer, which closes it
-	scanned        chan struct{}    // a scan of the pods' disks is complete
-	reclaims       chan eviction.Signal
-	memoryReclaims chan eviction.MemoryReclaimed
-	throttles      chan eviction.ThrottleOutcome
-	lost           atomic.Uint64
+	incoming     chan podSet
+	configs      chan Config
+	restarts     chan []eviction.Restarted
+	reports      chan Report
+	ended        chan kill.Result // from the killer, which closes it
+	scanned      chan struct{}    // a scan of the pods' disks is complete
+	reclaims     chan eviction.Signal
+	stepOutcomes chan eviction.StepOutcome
+	lost         atomic.Uint64
 
 	snapshots snapshots
 
@@ -81,13 +79,12 @@ type Loop struct {
 	awaitsScan        bool            // a decision waits for a scan of the pods' disks
 
 	// Facts for the next pass.
-	outcomes        []eviction.Outcome
-	unreaped        []unreaped
-	reclaimed       []eviction.ReclaimOutcome
-	memoryReclaimed []eviction.MemoryReclaimed
-	throttled       []eviction.ThrottleOutcome
-	restarted       []eviction.Restarted
-	arrived         []types.UID
+	outcomes  []eviction.Outcome
+	unreaped  []unreaped
+	reclaimed []eviction.ReclaimOutcome
+	stepped   []eviction.StepOutcome
+	restarted []eviction.Restarted
+	arrived   []types.UID
 }
 
 // figures are what was measured of a pod.
@@ -126,17 +123,16 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, memory: ports.MemoryReclaimer, throttler: ports.Throttler, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
-		incoming:       make(chan podSet, 1),
-		configs:        make(chan Config, 1),
-		restarts:       make(chan []eviction.Restarted, 1),
-		reports:        make(chan Report, reportQueue),
-		ended:          make(chan kill.Result, endedQueue),
-		scanned:        make(chan struct{}, 1),
-		reclaims:       make(chan eviction.Signal, endedQueue),
-		memoryReclaims: make(chan eviction.MemoryReclaimed, endedQueue),
-		throttles:      make(chan eviction.ThrottleOutcome, endedQueue),
-		observer:       eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
+		reclaimer: ports.Reclaimer, steps: ports.Steps, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
+		incoming:     make(chan podSet, 1),
+		configs:      make(chan Config, 1),
+		restarts:     make(chan []eviction.Restarted, 1),
+		reports:      make(chan Report, reportQueue),
+		ended:        make(chan kill.Result, endedQueue),
+		scanned:      make(chan struct{}, 1),
+		reclaims:     make(chan eviction.Signal, endedQueue),
+		stepOutcomes: make(chan eviction.StepOutcome, endedQueue),
+		observer:     eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()

@@ -32,24 +32,10 @@ func (n node) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need evic
 	return n.reclaimer != nil
 }
 
-// ReclaimMemory implements eviction.Node.
-func (n node) ReclaimMemory(r *eviction.MemoryReclaim) {
-	if n.memory != nil {
-		n.memory.Reclaim(r)
-	}
-}
-
-// Throttle implements eviction.Node.
-func (n node) Throttle(t *eviction.Throttle) {
-	if n.throttler != nil {
-		n.throttler.Throttle(t)
-	}
-}
-
-// EndThrottle implements eviction.Node.
-func (n node) EndThrottle(t *eviction.ThrottleEnd) {
-	if n.throttler != nil {
-		n.throttler.End(t)
+// Take implements eviction.Node.
+func (n node) Take(s *eviction.StepAction) {
+	if n.steps != nil {
+		n.steps.Take(s)
 	}
 }
 

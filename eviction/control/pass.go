@@ -20,7 +20,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	in := eviction.Input{
 		Now: time.Now(), Pass: kind, Signals: l.observed, Candidates: l.unmeasured(),
 		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Restarted: l.restarted, Arrived: l.arrived,
-		MemoryReclaimed: l.memoryReclaimed, ThrottleOutcomes: l.throttled, Fastest: l.fastest(), Buffers: &l.buffers,
+		StepOutcomes: l.stepped, Fastest: l.fastest(), Buffers: &l.buffers,
 	}
 	if l.scanner != nil {
 		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
@@ -28,14 +28,14 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	if l.unknown != nil {
 		in.UnknownPods = eviction.Unasked
 	}
-	l.outcomes, l.reclaimed, l.restarted, l.arrived, l.memoryReclaimed, l.throttled = nil, nil, nil, nil, nil, nil
+	l.outcomes, l.reclaimed, l.restarted, l.arrived, l.stepped = nil, nil, nil, nil, nil
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
 	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
-	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.MemoryReclaimed)+len(in.ThrottleOutcomes) > 0 {
+	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.StepOutcomes) > 0 {
 		r := l.reportOf(source, &before, &in)
 		l.report(r)
 		l.publishReport(&r)
@@ -80,7 +80,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
 		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, Arrived: in.Arrived,
-		MemoryReclaimed: in.MemoryReclaimed, ThrottleOutcomes: in.ThrottleOutcomes, Fastest: in.Fastest, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
+		StepOutcomes: in.StepOutcomes, Fastest: in.Fastest, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
 	}
 	l.passes = nil

@@ -75,7 +75,7 @@ func (l *Loop) pollInterval() time.Duration {
 		floor = pollFloorFalling
 	}
 	rests := false // the kernel notifies before memory is short
-	l.nearing, l.diskNear, l.throttling = false, false, l.driver.State.Throttled.UID != ""
+	l.nearing, l.diskNear, l.throttling = false, false, l.driver.State.Throttled.Pod != nil
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
 		if !t.Hard() {

@@ -86,9 +86,8 @@ type Daemon struct {
 	tracker    *podTracker
 	disks      *collect.DiskScanner
 	notifier   *collect.MemoryNotifier
-	memoryHigh *memoryHigh      // nil where memory.high is not set
-	reclaimer  *memoryReclaimer // nil where no memory is reclaimed from pods
-	throttler  *throttler       // nil where no pod is throttled
+	memoryHigh *memoryHigh // nil where memory.high is not set
+	steps      *podSteps
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
@@ -221,12 +220,8 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
 		ports.Waiter = d.memoryHigh
 	}
-	if d.reclaimer = d.newMemoryReclaimer(); d.reclaimer != nil {
-		ports.MemoryReclaimer = d.reclaimer
-	}
-	if d.throttler = d.newThrottler(); d.throttler != nil {
-		ports.Throttler = d.throttler
-	}
+	d.steps = d.newPodSteps()
+	ports.Steps = d.steps
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -397,13 +392,7 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	if d.memoryHigh != nil {
 		around.Go(func() { d.memoryHigh.run(ctx) })
 	}
-	if d.reclaimer != nil {
-		around.Go(func() { d.reclaimer.run(ctx) })
-	}
-	if d.throttler != nil {
-		d.throttler.changes = d.changes
-		around.Go(func() { d.throttler.run(ctx) })
-	}
+	around.Go(func() { d.steps.run(ctx) })
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })
 	around.Go(func() { d.enforceAllocatable(ctx) })

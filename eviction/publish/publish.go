@@ -167,9 +167,8 @@ func (p *Publisher) handle(r control.Report) {
 	}
 	p.last, p.ready = r, true
 	p.metrics.observe(&r)
-	p.memory(&r)
+	p.steps(&r)
 	if r.Pass == eviction.Watch {
-		p.steps(&r)
 		return
 	}
 	for i := range r.Decisions {

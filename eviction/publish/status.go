@@ -41,7 +41,6 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		MemoryAvailable: memory(&s.Node),
 		Stalls:          stalls(&s.Node),
 		Reclaiming:      reclaiming(&s),
-		Memory:          memoryInProgress(&s),
 	}
 	if pod := s.Grower; pod != nil {
 		status.Growing = &nodestatus.Growing{Pod: pod.String(), UID: pod.UID, PerSecond: eviction.MemoryAvailable.Quantity(s.Growth)}

@@ -36,9 +36,8 @@ type record struct {
 	// them.
 	Evictions []decided `json:"evictions,omitempty"`
 	Ended     *ended    `json:"ended,omitempty"`
-	// Steps before evictions that were taken, or ended, in the pass, and what was done about the memory of pods.
-	Steps  []Taken      `json:"steps,omitempty"`
-	Memory []MemoryStep `json:"memory,omitempty"`
+	// Steps before evictions that were taken, or ended, in the pass.
+	Steps []Taken `json:"steps,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
@@ -59,26 +58,6 @@ type decided struct {
 	Failed             bool                `json:"failed,omitempty"`
 	Held               string              `json:"held,omitempty"` // as of nodestatus.Eviction
 	Ranking            []nodestatus.Ranked `json:"ranking,omitempty"`
-}
-
-// Taken is a step before evictions on a container of a pod, or its end.
-type Taken struct {
-	At        nodestatus.Time `json:"at"`
-	Step      string          `json:"step"`
-	Pod       string          `json:"pod"` // namespace/name
-	UID       types.UID       `json:"uid"`
-	Container string          `json:"container"`
-	Over      bool            `json:"over,omitempty"`
-	Because   string          `json:"because"`
-}
-
-func taken(r *control.Report) (all []Taken) {
-	for i := range r.Decisions {
-		for _, s := range r.Decisions[i].Steps {
-			all = append(all, Taken{nodestatus.Time{Time: r.At}, s.Step.String(), s.Pod.String(), s.Pod.UID, s.Container, s.Over, s.Because})
-		}
-	}
-	return all
 }
 
 // ended is what became of a kill.
@@ -202,7 +181,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	s.Arrived = r.Arrived
-	memory(r, s)
+	outcomes(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}

@@ -223,7 +223,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
-		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Memory: memorySteps(report), Lost: r.lost.Load(),
+		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Lost: r.lost.Load(),
 	})
 }
 

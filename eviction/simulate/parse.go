@@ -53,9 +53,8 @@ type step struct {
 	restarted []eviction.Restarted
 	arrived   []types.UID
 
-	memoryReclaimed  []eviction.MemoryReclaimed
-	throttleOutcomes []eviction.ThrottleOutcome
-	fastest          eviction.Growth
+	stepOutcomes []eviction.StepOutcome
+	fastest      eviction.Growth
 }
 
 // usage is what a candidate uses; without pod it has no statistics.

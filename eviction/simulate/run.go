@@ -27,8 +27,8 @@ type Step struct {
 	FailedKills   []string        `json:"failedKills,omitempty"`
 	InFlight      []string        `json:"inFlight,omitempty"`
 	EndAgain      []string        `json:"endAgain,omitempty"`
-	Memory        []MemoryStep    `json:"memory,omitempty"`
-	Before        []Before        `json:"before,omitempty"`
+	// Before are the steps before evictions that are taken, or end, in the pass.
+	Before []nodestatus.Step `json:"before,omitempty"`
 
 	// Changes since the step before, and why pods that would have gone earlier
 	// were passed over, for people.
@@ -42,16 +42,6 @@ type Threshold struct {
 	Kind      string `json:"kind"`
 	Quantity  string `json:"quantity"`
 	Available string `json:"available"`
-}
-
-// Before is a step before evictions that is taken, or ends, in the pass.
-type Before struct {
-	Step      string `json:"step"`
-	Pod       string `json:"pod"`
-	Container string `json:"container"`
-	Over      bool   `json:"over,omitempty"`
-	Cause     string `json:"cause"`
-	Because   string `json:"because"`
 }
 
 // Eviction is a pod ended in the pass.
@@ -103,7 +93,7 @@ func (s *Scenario) Run() []Step {
 func (r *runner) play(s *step) Step {
 	in := eviction.Input{
 		Now: epoch.Add(s.at), Pass: s.pass, Signals: s.signals, TasksLeft: s.tasksLeft, VictimUsage: s.victims, Reclaims: s.reclaimed, Restarted: s.restarted, Arrived: s.arrived,
-		MemoryReclaimed: s.memoryReclaimed, ThrottleOutcomes: s.throttleOutcomes, Fastest: s.fastest,
+		StepOutcomes: s.stepOutcomes, Fastest: s.fastest,
 		UnknownPods: eviction.Unasked, DiskScans: s.diskScan != nil,
 	}
 	if s.state != nil {
@@ -290,12 +280,11 @@ func (s *Step) add(d *eviction.Decision) {
 	if len(d.Ranking) > 0 {
 		s.rank(d)
 	}
-	s.Memory = append(s.Memory, MemorySteps(d)...)
 	for _, pod := range d.EndAgain {
 		s.EndAgain = append(s.EndAgain, pod.String())
 	}
-	for _, t := range d.Steps {
-		s.Before = append(s.Before, Before{t.Step.String(), t.Pod.String(), t.Container, t.Over, t.Cause.String(), t.Because})
+	for i := range d.Steps {
+		s.Before = append(s.Before, nodestatus.NewStep(&d.Steps[i]))
 	}
 	for _, e := range d.Evictions {
 		s.Evictions = append(s.Evictions, Eviction{

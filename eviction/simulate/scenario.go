@@ -94,11 +94,10 @@ type FileStep struct {
 	// Arrived are uids of pods that have come since the step before, where no kubelet admits
 	// them.
 	Arrived []types.UID `json:"arrived,omitempty"`
-	// MemoryReclaimed are results of eviction.MemoryReclaim since the step before, ThrottleOutcomes of
-	// eviction.Throttle, and Fastest is the pod that grows fastest.
-	MemoryReclaimed  []FileMemoryReclaimed `json:"memoryReclaimed,omitempty"`
-	ThrottleOutcomes []FileThrottleOutcome `json:"throttleOutcomes,omitempty"`
-	Fastest          *FileGrowth           `json:"fastest,omitempty"`
+	// StepOutcomes are those of steps before evictions since the step before, and Fastest is the pod that grows
+	// fastest.
+	StepOutcomes []FileStepOutcome `json:"stepOutcomes,omitempty"`
+	Fastest      *FileGrowth       `json:"fastest,omitempty"`
 	// VictimUsage is the memory of victims after their SIGKILL.
 	VictimUsage map[types.UID]resource.Quantity `json:"victimUsage,omitempty"`
 }

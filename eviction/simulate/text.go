@@ -35,11 +35,8 @@ func (s *Step) Text() string {
 	for _, pod := range s.FailedKills {
 		under("kill of %s failed", pod)
 	}
-	for i := range s.Memory {
-		under("%s", s.Memory[i].text())
-	}
-	for _, t := range s.Before {
-		under("%s%s container %s of %s: %s", map[bool]string{true: "end of "}[t.Over], t.Step, t.Container, t.Pod, t.Because)
+	for i := range s.Before {
+		under("%s", s.Before[i].Text())
 	}
 	for _, e := range s.Evictions {
 		under("evict %s for %s in %v: %s", e.Pod, e.Signal, time.Duration(e.GracePeriodSeconds)*time.Second, e.Because)
@@ -49,7 +46,7 @@ func (s *Step) Text() string {
 
 // Quiet says whether nothing changed and nothing was done, so that Text says so.
 func (s *Step) Quiet() bool {
-	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.FailedKills)+len(s.Before)+len(s.Memory)+len(s.Evictions) == 0
+	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.FailedKills)+len(s.Before)+len(s.Evictions) == 0
 }
 
 // changes lists each threshold that is met or was, and each condition that turned.

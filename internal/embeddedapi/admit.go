@@ -185,6 +185,7 @@ func admitStorageClass(_ *API, object, old store.Object) utilvalidation.ErrorLis
 // sets its taints.
 func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	node := object.(*v1.Node)
+	node.Spec.ConfigSource, node.Status.Config = nil, nil // as kube-apiserver drops them
 	if before, ok := old.(*v1.Node); ok {
 		return podvalidation.Node(node, before)
 	}

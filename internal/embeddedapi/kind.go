@@ -52,6 +52,7 @@ type kind struct {
 	memory             string                      // the namespace whose objects have the lifetime; the others are on disk
 	names              validation.ValidateNameFunc // nil: subdomains of DNS
 	anyName            bool                        // that fits in a path, and metadata is validated only where the rest is valid
+	allocate           admitter                    // before metadata is validated; may be nil
 	admit              admitter                    // nil: only metadata is validated
 	fields             fieldSet
 	columns            []column
@@ -130,7 +131,7 @@ func schedulingKinds() []*kind {
 		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
 			admit: admitClaim, columns: claimColumns},
 		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true, upsert: true, names: validation.NameIsDNSLabel,
-			admit: admitService, fields: serviceFields, columns: serviceColumns},
+			allocate: allocateService, admit: admitService, fields: serviceFields, columns: serviceColumns},
 		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
 			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
 		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true, names: validation.NameIsDNSLabel,

@@ -91,6 +91,32 @@ func TestFollowerThatFellBehindHasToLookAtAllRows(t *testing.T) {
 	}
 }
 
+func TestChangedRowsAreListedBeyondTheTrail(t *testing.T) {
+	table := New()
+	for i := range 100 {
+		table.SetNode(node(fmt.Sprint("n", i), nil))
+	}
+	if n := len(table.ChangedRows(0)); n != 100 {
+		t.Errorf("%d rows have changed since the beginning, expected 100", n)
+	}
+	mark := table.Mark()
+	pod := labelled(t, "p", "web")
+	table.Place(pod, 5)
+	table.RemoveNode(table.Node(7).Name)
+	for range 3 * keptTrail {
+		table.Place(pod, 8)
+	}
+	if _, ok := table.ChangedSince(mark); ok {
+		t.Fatal("the trail does not reach back so far")
+	}
+	if rows := table.ChangedRows(mark); !slices.Equal(rows, []Row{5, 7, 8}) {
+		t.Errorf("changed rows %v, expected 5, 7 and 8", rows)
+	}
+	if rows := table.ChangedRows(table.Mark()); len(rows) != 0 {
+		t.Errorf("changed rows %v, expected none", rows)
+	}
+}
+
 func TestCacheForgetsWhatWasNotAskedForTheLongest(t *testing.T) {
 	c := NewRecent[string, int](2)
 	for i, key := range []string{"a", "b"} {
@@ -109,6 +135,23 @@ func TestCacheForgetsWhatWasNotAskedForTheLongest(t *testing.T) {
 	}
 	if _, known := c.At("b"); known {
 		t.Error("b is still known")
+	}
+	for _, key := range []string{"d", "c", "e", "d"} {
+		c.Bound(3)
+		c.At(key)
+	}
+	if c.Bound(1); len(c.at) != 1 || c.at["d"] == nil {
+		t.Errorf("%d keys are known, expected only d", len(c.at))
+	}
+}
+
+func TestMemosAreBoundedByBytes(t *testing.T) {
+	table := New()
+	for rows, want := range map[int][2]int{64: {256, 64}, 1 << 18: {256, 64}, 1 << 20: {64, 16}, 1 << 27: {0, 0}} {
+		table.nodes = make([]*Node, rows)
+		if got := [2]int{table.KeptMemos(1), table.KeptMemos(4)}; got != want {
+			t.Errorf("%d rows: %v memos of 1 and of 4 bytes a row, expected %v", rows, got, want)
+		}
 	}
 }
 

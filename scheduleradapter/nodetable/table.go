@@ -370,7 +370,7 @@ func (t *Table) grow() {
 	t.NonZeroCPU, t.NonZeroMemory = longer(t.NonZeroCPU, rows), longer(t.NonZeroMemory, rows)
 	t.nodes, t.pods = longer(t.nodes, rows), longer(t.pods, rows)
 	t.alive, t.unschedulable = longer(t.alive, words(rows)), longer(t.unschedulable, words(rows))
-	t.nowhere = longer(t.nowhere, rows)
+	t.nowhere, t.trail.last = longer(t.nowhere, rows), longer(t.trail.last, rows)
 	for row := was; row < rows; row++ {
 		t.nowhere[row] = NoDomain
 	}

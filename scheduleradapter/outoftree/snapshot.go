@@ -38,10 +38,7 @@ func newFollower(table *nodetable.Table) *follower {
 // take updates the snapshot. Unchanged rows keep their nodeInfo.
 func (f *follower) take() *snapshot {
 	t := f.table
-	changed, known := t.ChangedSince(f.mark)
-	if !known {
-		changed = t.Alive().Append(nil)
-	}
+	changed := t.ChangedRows(f.mark)
 	f.state.mu.Lock()
 	wrong := maps.Clone(f.state.wrong)
 	clear(f.state.wrong)

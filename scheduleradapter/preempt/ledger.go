@@ -25,16 +25,10 @@ func (l *ledger) follow(t *nodetable.Table) {
 	for len(l.rows) < t.Rows() {
 		l.rows = append(l.rows, nil)
 	}
-	changed, known := t.ChangedSince(l.mark)
-	l.mark = t.Mark()
-	for _, row := range changed {
+	for _, row := range t.ChangedRows(l.mark) {
 		l.update(t, row)
 	}
-	if !known {
-		for row := range t.Alive().All() {
-			l.update(t, row)
-		}
-	}
+	l.mark = t.Mark()
 }
 
 func (l *ledger) update(t *nodetable.Table, row nodetable.Row) {

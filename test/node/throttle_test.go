@@ -42,9 +42,9 @@ func TestMachineThrottlesAPodThatGrows(t *testing.T) {
 	d := run()
 	pod.Send("leak 24Mi 300Mi") // of 512 MiB, less than the threshold allows
 	harness.Await(t, "the pod to be throttled", func() bool { return !isMax(t, high) })
-	d.AwaitLog("throttling a pod")
+	d.AwaitLog("step=throttle over=false")
 	harness.Await(t, "memory.high to be put back", func() bool { return isMax(t, high) })
-	d.AwaitLog("ending the throttle of a pod")
+	d.AwaitLog("step=throttle over=true")
 	harness.Await(t, "the pod to hold all", func() bool { return pod.Node.Memory(pod.Group).Usage.Or(0) >= 290*harness.MiB })
 	d.MustHaveEvicted()
 }

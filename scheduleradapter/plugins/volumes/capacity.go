@@ -95,16 +95,10 @@ func (s *Storage) RemoveCapacity(namespace, name string) {
 func (of *capacities) follow(t *nodetable.Table) {
 	of.rows = append(of.rows, make([][]*capacity, t.Rows()-len(of.rows))...)
 	of.nodes = append(of.nodes, make([]*nodetable.Node, t.Rows()-len(of.nodes))...)
-	changed, known := t.ChangedSince(of.mark)
-	of.mark = t.Mark()
-	for _, row := range changed {
+	for _, row := range t.ChangedRows(of.mark) {
 		of.update(row, t.Node(row))
 	}
-	if !known {
-		for row := range of.rows {
-			of.update(nodetable.Row(row), t.Node(nodetable.Row(row)))
-		}
-	}
+	of.mark = t.Mark()
 }
 
 func (of *capacities) update(row nodetable.Row, node *nodetable.Node) {

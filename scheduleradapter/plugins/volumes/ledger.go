@@ -102,14 +102,13 @@ func (l *ledger) changed(list *[]nodetable.Symbol, names ...nodetable.Symbol) {
 
 func (s *Storage) settle() {
 	l := &s.ledger
-	changed, known := s.table.ChangedSince(l.mark)
 	l.grow(s.table.Rows())
-	if l.everything || !known {
+	if l.everything {
 		for row := range nodetable.Row(s.table.Rows()) {
 			l.stale.Set(row)
 		}
 	} else {
-		l.stale.SetAll(changed)
+		l.stale.SetAll(s.table.ChangedRows(l.mark))
 		for _, claim := range l.claims {
 			for use := range s.table.Users(claim).Rows() {
 				l.stale.Set(use.Row)

@@ -26,6 +26,8 @@ var fields = map[string][]string{
 		`{"spec":{"trafficDistribution":"PreferClose"}}`, `{"spec":{"trafficDistribution":"Other"}}`, `{"spec":{"healthCheckNodePort":30001}}`, `{"spec":{"publishNotReadyAddresses":true}}`, `{"spec":{"ipFamilies":["IPv6"]}}`, `{"spec":{"ipFamilies":["IPv4","IPv4"]}}`,
 		`{"spec":{"ipFamilies":["Other"]}}`, `{"spec":{"ipFamilyPolicy":"PreferDualStack"}}`, `{"spec":{"ipFamilyPolicy":"RequireDualStack"}}`, `{"spec":{"ipFamilyPolicy":"Other"}}`, `{"spec":{"clusterIPs":["None","1.2.3.4"]}}`, `{"spec":{"clusterIP":"x","ports":[{"port":80}]}}`,
 		`{"spec":{"clusterIP":"10.0.0.9","clusterIPs":["10.0.0.8"],"ports":[{"port":80}]}}`, `{"spec":{"externalName":"a.b"}}`,
+		`{"spec":{"ipFamilies":null}}`, `{"metadata":{"name":"A_b"},"spec":{"clusterIPs":["None","1.2.3.4"]}}`, `{"spec":{"ipFamilyPolicy":"SingleStack"}}`, `{"spec":{"ipFamilies":["IPv4","IPv6"],"ipFamilyPolicy":"SingleStack","clusterIP":"1.2.3.4","clusterIPs":["1.2.3.4","1::2"]}}`,
+		`{"spec":{"ipFamilyPolicy":"PreferDualStack","ipFamilies":["IPv4"],"selector":{"a":"b"}}}`, `{"spec":{"clusterIPs":["1::2"],"clusterIP":"1::2"}}`,
 	},
 	"/api/v1/namespaces/{ns}/secrets": {
 		`{"data":{"a":"YQ=="}}`, `{"stringData":{"a":"b"}}`, `{"stringData":{"a b":"b"}}`, `{"type":"kubernetes.io/tls"}`, `{"type":"kubernetes.io/tls","stringData":{"tls.crt":"","tls.key":""}}`, `{"type":"kubernetes.io/ssh-auth"}`,
@@ -56,7 +58,8 @@ var fields = map[string][]string{
 	},
 	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices": {
 		`{"addressType":"IPv6"}`, `{"addressType":"Other"}`, `{"addressType":null}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true},"hostname":"a","nodeName":"n"}],"ports":[{"port":80}]}`, `{"endpoints":[{"addresses":[]}]}`,
-		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`,
+		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`, `{"metadata":{"labels":{"a":"b"}}}`,
+		`{"endpoints":[{"addresses":["10.0.0.1"],"deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`,
 	},
 	"/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies": {
 		`{"spec":{"podSelector":{"matchLabels":{"-":"a"}}}}`, `{"spec":{"ingress":[{"from":[{"podSelector":{}}],"ports":[{"port":80}]}]}}`, `{"spec":{"egress":[{"to":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}]}}`, `{"spec":{"policyTypes":["Other"]}}`,
