@@ -122,6 +122,12 @@ type EvictdConfiguration struct {
 	// means 10m.
 	ContainerRestartBackOff metav1.Duration `json:"containerRestartBackOff,omitzero"`
 
+	// MemoryStallWindow is the time of which a threshold of memory.stall is a share, from 1s to 1m; zero means 10s.
+	MemoryStallWindow metav1.Duration `json:"memoryStallWindow,omitzero"`
+	// MemoryStallSome, a percentage, is the share of that time in which at least some tasks have to wait besides;
+	// empty means the threshold's own.
+	MemoryStallSome string `json:"memoryStallSome,omitempty"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 
