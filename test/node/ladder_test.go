@@ -26,16 +26,18 @@ type shortage struct {
 	name string
 	// settings of evictd in both runs, and of the step in the second one.
 	settings, step string
+	// flags are those of evictd; nil for those of a node with a soft threshold.
+	flags func(t *testing.T, settings string) []string
 	// pods starts all but the bystander. It returns those that evictd has to know, and what happens in each
 	// second from 0.
-	pods func(*harness.Node) (pods []*harness.Pod, happens func(second int))
+	pods func(n *harness.Node, bystander *harness.Pod) (pods []*harness.Pod, happens func(second int))
 }
 
 var shortages = []shortage{
 	{
 		// Each file is read three times, so that workingSet counts it as used, and is not needed after that.
 		name: "a storm of page cache", settings: "memoryModel: workingSet\n", step: "memoryReclaimBudget: 512Mi\n",
-		pods: func(n *harness.Node) ([]*harness.Pod, func(int)) {
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
 			reader := n.Start("reader", sandbox.Spec{Priority: 10})
 			var files []string
 			for range 12 {
@@ -50,7 +52,7 @@ var shortages = []shortage{
 	},
 	{
 		name: "a leak that the application can give back", step: "warningNamespaces: [default]\nwarningLead: 5s\n",
-		pods: func(n *harness.Node) ([]*harness.Pod, func(int)) {
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
 			cache := n.Start("cache", sandbox.Spec{Annotations: map[string]string{"evictd.io/notify": "SIGUSR1"}})
 			cache.Do("on USR1 hold 16Mi")
 			return []*harness.Pod{cache}, func(second int) {
@@ -63,7 +65,7 @@ var shortages = []shortage{
 	{
 		// The burst needs its memory for as long as it lasts; what is not there is not used.
 		name: "a slow leak beside a burst", step: "memoryThrottlePeriod: 5s\n",
-		pods: func(n *harness.Node) ([]*harness.Pod, func(int)) {
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
 			leak := n.Start("leak", sandbox.Spec{Request: "64Mi"})
 			leak.Do("leak 1Mi 100Mi")
 			burst := n.Start("burst", sandbox.Spec{Request: "16Mi"})
@@ -71,6 +73,43 @@ var shortages = []shortage{
 			return []*harness.Pod{leak, burst}, func(second int) {
 				if second == 2 {
 					burst.Do("burst 80Mi 5s")
+				}
+			}
+		},
+	},
+	{
+		// All but 80 MiB of the node are in use, and a pod reads a file of 200 MiB again and again. No step avoids the
+		// eviction; the bystander waits until it comes.
+		name: "a node that thrashes", settings: "memoryModel: available\n", step: "evictionHard: {memory.available: 16Mi, memory.stall: 5%}\nmemoryStallWindow: 2s\n",
+		flags: func(t *testing.T, settings string) []string {
+			if !strings.Contains(settings, "evictionHard") {
+				settings += "evictionHard: {memory.available: 16Mi}\n"
+			}
+			return []string{sandbox.Config(configFile(t, settings)), noTransition}
+		},
+		pods: func(n *harness.Node, bystander *harness.Pod) ([]*harness.Pod, func(int)) {
+			t := n.T.(*testing.T)
+			resident, reader := n.Start("resident", sandbox.Spec{}), n.Start("reader", sandbox.Spec{Priority: 10})
+			resident.Do("hold 384Mi")
+			file, own := written(t, 200*harness.MiB), written(t, 24*harness.MiB)
+			return []*harness.Pod{resident, reader}, func(second int) {
+				if second == 0 {
+					bystander.Send("read %s 1000000", own)
+					reader.Send("read %s 1000000", file)
+				}
+			}
+		},
+	},
+	{
+		name: "one bad container of three", step: "containerPressure: restart\n",
+		flags: func(t *testing.T, settings string) []string {
+			return []string{sandbox.Mode("backstop"), sandbox.Config(configFile(t, settings)), sandbox.EvictionHard("memory.available<64Mi"), noTransition}
+		},
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
+			_, c := startContainers(n, "web", "app", "proxy", "logs")
+			return []*harness.Pod{c["proxy"], c["app"]}, func(second int) {
+				if second == 0 {
+					c["app"].Send("leak 100Mi 600Mi")
 				}
 			}
 		},
@@ -97,8 +136,12 @@ func (s *shortage) run(t *testing.T, step string) {
 	n := boundedInMachine(t)
 	bystander := n.Start("bystander", sandbox.Spec{})
 	bystander.Do("hold 48Mi")
-	pods, happens := s.pods(n)
-	d := n.Evictd(reclaims(t, "10s", s.settings+step)...)
+	pods, happens := s.pods(n, bystander)
+	flags := s.flags
+	if flags == nil {
+		flags = func(t *testing.T, settings string) []string { return reclaims(t, "10s", settings) }
+	}
+	d := n.Evictd(flags(t, s.settings+step)...)
 	d.AwaitPods(memorySignal, append(pods, bystander)...)
 	stalled := func() time.Duration {
 		state, err := n.Cgroups.ReclaimState(bystander.Group)
