@@ -66,8 +66,9 @@ var shortages = []shortage{
 		// The burst needs its memory for as long as it lasts; what is not there is not used.
 		name: "a slow leak beside a burst", step: "memoryThrottlePeriod: 5s\n",
 		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
-			leak := n.Start("leak", sandbox.Spec{Request: "64Mi"})
-			leak.Do("leak 1Mi 100Mi")
+			leak := n.Start("leak", sandbox.Spec{Request: "256Mi"})
+			leak.Do("hold 180Mi")
+			leak.Do("leak 1Mi 220Mi")
 			burst := n.Start("burst", sandbox.Spec{Request: "16Mi"})
 			burst.Do("hold 16Mi")
 			return []*harness.Pod{leak, burst}, func(second int) {
