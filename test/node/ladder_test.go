@@ -79,7 +79,7 @@ var shortages = []shortage{
 		},
 	},
 	{
-		// All but 80 MiB of the node are in use, and a pod reads a file of 200 MiB again and again. No step avoids the
+		// All but 180 MiB of the node are in use, and a pod reads a file of 200 MiB again and again. No step avoids the
 		// eviction; the bystander waits until it comes.
 		name: "a node that thrashes", settings: "memoryModel: available\n", step: "evictionHard: {memory.available: 16Mi, memory.stall: 5%}\nmemoryStallWindow: 2s\n",
 		flags: func(t *testing.T, settings string) []string {
@@ -91,7 +91,7 @@ var shortages = []shortage{
 		pods: func(n *harness.Node, bystander *harness.Pod) ([]*harness.Pod, func(int)) {
 			t := n.T.(*testing.T)
 			resident, reader := n.Start("resident", sandbox.Spec{}), n.Start("reader", sandbox.Spec{Priority: 10})
-			resident.Do("hold 384Mi")
+			resident.Do("hold 280Mi")
 			file, own := written(t, 200*harness.MiB), written(t, 24*harness.MiB)
 			return []*harness.Pod{resident, reader}, func(second int) {
 				if second == 0 {
