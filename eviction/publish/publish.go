@@ -182,6 +182,9 @@ func (p *Publisher) handle(r control.Report) {
 			p.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", pod.String())
 		}
 	}
+	for _, uid := range r.Withdrawn {
+		p.withdrawn(uid)
+	}
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])
 	}
