@@ -159,6 +159,8 @@ type Decision struct {
 	// HeldBack is the first eligible pod, which is not evicted for now because it
 	// is within its request and unknown pods may use the rest.
 	HeldBack *Pod
+	// Withdrawn are soft victims whose eviction is to be withdrawn, if it is only requested yet.
+	Withdrawn []types.UID
 	// Evictions to start now.
 	Evictions []Eviction
 	// Restarts of containers in place of evictions, to start now.
@@ -194,6 +196,7 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 		if d.Met = st.met(cfg, in.Buffers); len(d.Met) == 0 {
 			st.UnknownSince = time.Time{}
 		}
+		st.withdraw(cfg, &in, &d)
 		st.admit(&in)
 		st.reclaimMemory(cfg, &in, &d)
 		st.throttle(cfg, &in, &d)

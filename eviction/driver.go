@@ -1,6 +1,10 @@
 package eviction
 
-import "slices"
+import (
+	"slices"
+
+	"k8s.io/apimachinery/pkg/types"
+)
 
 // Node answers and carries out what Decide asks for in a pass.
 type Node interface {
@@ -25,6 +29,8 @@ type Node interface {
 	EndAgain(*Pod)
 	// Take begins to take a step before evictions, or to end it.
 	Take(*StepAction)
+	// Withdraw withdraws the eviction of a soft victim, if it is only requested yet, and says whether it was.
+	Withdraw(types.UID) bool
 	// Shorten brings the SIGKILL of a victim in flight forward.
 	Shorten(Shortened)
 }
@@ -47,6 +53,8 @@ type Driver struct {
 	NotResumed []Resumed
 	// NotRestarted are the restarts that did not begin.
 	NotRestarted []ContainerRestart
+	// Withdrawn are the victims whose evictions were withdrawn.
+	Withdrawn []types.UID
 	// Reclaims are those that have begun and run on.
 	Reclaims []ReclaimOutcome
 	// Chosen says that a kill has begun, Acted that a threshold acts, AwaitsScan that
@@ -89,6 +97,14 @@ func (d *Driver) step() (again bool) {
 		}
 		return failed
 	})
+	next.Withdrawn = slices.DeleteFunc(next.Withdrawn, func(uid types.UID) bool {
+		withdrawn := d.Node.Withdraw(uid)
+		if withdrawn {
+			d.Withdrawn = append(d.Withdrawn, uid)
+			in.Outcomes = append(in.Outcomes, Outcome{UID: uid, Failed: true})
+		}
+		return !withdrawn
+	})
 	for _, pod := range next.EndAgain {
 		d.Node.EndAgain(pod)
 	}
@@ -122,7 +138,7 @@ func (d *Driver) step() (again bool) {
 		d.restart(&next)
 		d.Chosen = d.Chosen || len(next.Restarts) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Restarts)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps) > 0 {
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Restarts)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Withdrawn)+len(next.Steps) > 0 {
 		d.Decisions = append(d.Decisions, next)
 	}
 	return again || len(in.Outcomes) > 0

@@ -102,6 +102,9 @@ type Config struct {
 	// HardGrace is the grace of victims of hard thresholds and of limits, at most the
 	// announced second; shorter where the signal is used up before.
 	HardGrace time.Duration
+	// WithdrawsSoft has soft victims whose evictions are requested withdrawn once what they were chosen for is
+	// over.
+	WithdrawsSoft bool
 	// SoftPatience is how late the kill of a soft victim may begin.
 	SoftPatience time.Duration
 	// DryRun kills nothing: a victim leaves flight when it would be overdue.

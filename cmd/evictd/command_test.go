@@ -135,7 +135,7 @@ func TestBadInputIsRefusedWithAClearErrorForEachFault(t *testing.T) {
 			append(virtual, "--soft-eviction", "perhaps", "--cri-endpoint", "unix:x", "--housekeeping-interval", "-1s", "--hard-eviction-grace-period", "2s", "--eviction-hard", "x<1Gi"),
 			[]string{
 				`configuration: evictionHard[x]: Invalid value: "1Gi": unsupported eviction signal "x"`,
-				`configuration: --soft-eviction "perhaps": expected api or direct`,
+				`configuration: --soft-eviction "perhaps": expected api, request or direct`,
 				`configuration: --cri-endpoint "unix:x": expected unix:PATH with an absolute path, or none`,
 				`configuration: --housekeeping-interval -1s: must not be negative`,
 				`configuration: --hard-eviction-grace-period 2s: expected 0s to 1s`,

@@ -32,7 +32,7 @@ const (
 )
 
 // APIEvictor is a Killer that requests the eviction of a soft victim from the Eviction API
-// (pods/eviction) before it kills the victim. Until a deadline this respects disruption
+// (pods/eviction), or by an EvictionRequest, before it kills the victim. Until a deadline this respects disruption
 // budgets. Beside a kubelet a victim whose budget still holds it back is deleted then, and
 // the kubelet, which runs preStop hooks, ends the pods that the API server has evicted or
 // deleted: the Killer kills what is left after the grace. Hard victims never wait.
@@ -63,6 +63,8 @@ type SoftEviction struct {
 	Kubelet bool
 	// Direct has victims deleted, without a request to the Eviction API.
 	Direct bool
+	// Object has EvictionRequests of lifecycle.k8s.io made in place of requests to the Eviction API.
+	Object bool
 }
 
 // NewAPIEvictor sends requests by an agent.
@@ -95,7 +97,21 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 func (k *APIEvictor) request(w *waiting) {
 	k.agent.requestEviction(wire.EvictionRequest{
 		UID: w.UID, Pod: w.Name, GraceSeconds: int64(w.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,
+		Object: k.cfg.Object && !w.deleted,
 	})
+}
+
+// Withdraw implements control.Withdrawer: a victim whose eviction is not granted is withdrawn.
+func (k *APIEvictor) Withdraw(uid types.UID) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	w := k.waiting[uid]
+	if w == nil || w.granted || w.deleted || !k.cfg.Object {
+		return false
+	}
+	delete(k.waiting, uid)
+	k.agent.requestEviction(wire.EvictionRequest{UID: uid, Pod: w.Name, Object: true, Withdrawn: true})
+	return true
 }
 
 // Hasten shortens the grace of a pod that is being killed. A waiting victim is killed now, once
@@ -151,7 +167,9 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	defer k.mu.Unlock()
 	w := k.waiting[answer.UID]
 	switch {
-	case w == nil || w.granted:
+	case w == nil: // the eviction is withdrawn
+		k.agent.withdraw(answer.UID)
+	case w.granted:
 	case answer.Refused == "":
 		w.granted = true
 		k.agent.withdraw(w.UID)
@@ -196,6 +214,14 @@ func (k *APIEvictor) expire(w *waiting, now time.Time) {
 // requestEviction requests the eviction of a pod until withdraw.
 func (a *Agent) requestEviction(ask wire.EvictionRequest) {
 	a.update(func(o *outbox) { o.requests[ask.UID] = &request{EvictionRequest: ask} })
+}
+
+// WithdrawEvictions withdraws the EvictionRequests of victims of an earlier process: their pods are ranked again.
+func (a *Agent) WithdrawEvictions(victims []wire.Intent) {
+	for i := range victims {
+		v := &victims[i]
+		a.requestEviction(wire.EvictionRequest{UID: v.UID, Pod: v.Namespace + "/" + v.Name, Object: true, Withdrawn: true})
+	}
 }
 
 // withdraw ends the requests for a pod.

@@ -117,6 +117,38 @@ func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 	})
 }
 
+// TestARequestIsWithdrawnWhileItIsNotGranted has a victim withdrawn, one whose eviction is granted, and one that waits for no
+// object.
+//
+// rule: M.164
+func TestARequestIsWithdrawnWhileItIsNotGranted(t *testing.T) {
+	asked(t, func(k *APIEvictor, below *recorder) {
+		if _ = k.Kill(soft("asked")); k.Withdraw("asked") {
+			t.Error("a request to the Eviction API is withdrawn")
+		}
+		k.cfg.Object = true
+		for _, uid := range []types.UID{"withdrawn", "granted"} {
+			_ = k.Kill(soft(uid))
+		}
+		k.agent.answers <- wire.EvictionResponse{UID: "granted"}
+		time.Sleep(time.Second)
+		if k.Withdraw("granted") || !k.Withdraw("withdrawn") || k.Withdraw("withdrawn") {
+			t.Error("not exactly the request that was not granted is withdrawn")
+		}
+		if sent := k.agent.out.requests["withdrawn"]; sent == nil || !sent.Object || !sent.Withdrawn {
+			t.Errorf("sent %+v", sent)
+		}
+		k.agent.answers <- wire.EvictionResponse{UID: "withdrawn"}
+		time.Sleep(time.Minute)
+		if _, killed := below.at("withdrawn"); killed {
+			t.Error("a withdrawn victim is killed")
+		}
+		if sent := k.agent.out.requests["withdrawn"]; sent != nil {
+			t.Errorf("%+v is sent again", sent)
+		}
+	})
+}
+
 // rule: M.104
 func TestHastenedVictimIsKilledOnceTheReasonIsKept(t *testing.T) {
 	asked(t, func(k *APIEvictor, below *recorder) {

@@ -68,7 +68,17 @@ func (k *Keeper) readEvictions(before *state) {
 func (r *record) waits() bool { return r.Requested && r.Override == "" && r.Ended.IsZero() }
 
 // dropRequested drops the soft victims that waited for the Eviction API: their pods are ranked again.
-func (k *Keeper) dropRequested() { k.remove((*record).waits) }
+func (k *Keeper) dropRequested() {
+	for _, r := range k.records {
+		if r.waits() {
+			k.dropped = append(k.dropped, r.Intent)
+		}
+	}
+	k.remove((*record).waits)
+}
+
+// Dropped are the soft victims of the process before this one whose evictions the API server had not granted.
+func (k *Keeper) Dropped() []wire.Intent { return k.dropped }
 
 // resumeEvictions are the victims in flight. The others are forgotten where nothing of them is to
 // be reported.
@@ -121,6 +131,7 @@ func (k *Keeper) follow(r *control.Report, victims []eviction.KeptVictim, at osp
 			}
 		}
 	}
+	k.remove(func(e *record) bool { return slices.Contains(r.Withdrawn, e.UID) })
 	for _, e := range slices.Clone(k.records) {
 		i := slices.IndexFunc(r.State.InFlight, func(f eviction.InFlight) bool { return f.UID == e.UID && f.ID() == e.ID })
 		switch {

@@ -17,6 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction/intent"
 	"github.com/evictd/evictd/eviction/journal"
 	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/wire"
 )
 
 // Journal is what outlives the process. It never waits.
@@ -58,6 +59,7 @@ type Keeper struct {
 	records []*record // oldest first
 	// overrides came before the report of the eviction.
 	overrides map[types.UID]string
+	dropped   []wire.Intent // see Dropped
 }
 
 // New makes a Keeper that asks a clock for the time. Evictions are in intents, which may be nil, until

@@ -111,6 +111,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	if ways := []string{"one", "enough"}; file.VictimsPerPass != "" && !slices.Contains(ways, file.VictimsPerPass) {
 		c.faults = append(c.faults, field.NotSupported(c.at("victimsPerPass"), file.VictimsPerPass, ways))
 	}
+	config.Eviction.WithdrawsSoft = file.SoftEviction == "request"
 	config.Eviction.EnoughVictims = file.VictimsPerPass == "enough"
 	config.Eviction.PreferenceNamespaces = c.namespaces("evictionPreferenceNamespaces", file.EvictionPreferenceNamespaces)
 	config.Eviction.Warnings = eviction.Warnings{

@@ -3,6 +3,8 @@ package control
 import (
 	"errors"
 
+	"k8s.io/apimachinery/pkg/types"
+
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
@@ -42,6 +44,12 @@ func (n node) Take(s *eviction.StepAction) {
 	if n.steps != nil {
 		n.steps.Take(s)
 	}
+}
+
+// Withdraw implements eviction.Node.
+func (n node) Withdraw(uid types.UID) bool {
+	killer, requests := n.killer.(Withdrawer)
+	return requests && killer.Withdraw(uid)
 }
 
 // Shorten implements eviction.Node.

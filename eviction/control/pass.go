@@ -78,7 +78,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	d := &l.driver
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
-		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, NotRestarted: d.NotRestarted, Reclaims: append(in.Reclaims, d.Reclaims...),
+		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, NotRestarted: d.NotRestarted, Withdrawn: d.Withdrawn, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, Arrived: in.Arrived,
 		StepOutcomes: in.StepOutcomes, Fastest: in.Fastest, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,

@@ -50,6 +50,12 @@ type Killer interface {
 	Results() <-chan kill.Result
 }
 
+// Withdrawer is a Killer that requests evictions before it kills.
+type Withdrawer interface {
+	// Withdraw withdraws a request that was not granted, and says whether it did. It never waits.
+	Withdraw(uid types.UID) bool
+}
+
 // Intents keeps evictions where they survive this process. It never waits and allocates nothing.
 type Intents interface {
 	// Put keeps an eviction, before its first signal.
@@ -173,6 +179,8 @@ type Report struct {
 	Resumed, NotResumed []eviction.Resumed
 	// NotRestarted are the restarts that could not begin.
 	NotRestarted []eviction.ContainerRestart
+	// Withdrawn are the victims whose evictions were withdrawn.
+	Withdrawn []types.UID
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
 	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.

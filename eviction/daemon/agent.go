@@ -27,8 +27,8 @@ import (
 )
 
 const (
-	defaultSoftDeadline = 30 * time.Second
-	softAPI, softDirect = "api", "direct"
+	defaultSoftDeadline              = 30 * time.Second
+	softAPI, softRequest, softDirect = "api", "request", "direct"
 	// agentName is the program beside evictd's own.
 	agentName = "evictd-agent"
 	// headroomCheck is the interval at which the headroom is computed. headroomRenewal is
@@ -111,6 +111,9 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 		c.soft = softEviction(file, d.node.mode, !cfg.Node.Register)
 	}
 	c.agent = agent.New(cfg, d.keeper, log)
+	if c.soft.Object {
+		c.agent.WithdrawEvictions(d.keeper.Dropped())
+	}
 	return c, nil
 }
 
@@ -169,6 +172,7 @@ func (c *cluster) killer(below agent.Killer, running func(uid types.UID, contain
 func softEviction(file *config.EvictdConfiguration, mode nodestatus.Mode, kubelet bool) agent.SoftEviction {
 	soft := agent.SoftEviction{Kubelet: kubelet}
 	soft.Direct = cmp.Or(file.SoftEviction, map[bool]string{true: softDirect, false: softAPI}[mode.BuiltIn()]) == softDirect
+	soft.Object = file.SoftEviction == softRequest
 	switch {
 	case !soft.Direct:
 		soft.Patience = cmp.Or(file.SoftEvictionDeadline.Duration, defaultSoftDeadline)

@@ -306,7 +306,9 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
 		c.Eviction.ThrottlePeriod = 0
 	}
-	without("memory.stall", c.Eviction.MemoryStallWindow > 0, d.withoutStalls())
+	if stalls := c.Eviction.MemoryStallWindow > 0; !without("memory.stall", stalls, d.withoutStalls()) && stalls && d.node.cgroups.Version() == cgroup.V1 {
+		d.log.Info("memory.stall is that of the machine alone, and pods rank for it by what they read back: cgroup v1 has no stalls of cgroups")
+	}
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
 	}

@@ -34,11 +34,11 @@ func (d *Daemon) withoutContainers() string {
 func Validate(file *config.EvictdConfiguration) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
-	if s := file.SoftEviction; s != "" && s != softAPI && s != softDirect {
-		fault("--soft-eviction %q: expected api or direct", s)
+	if s := file.SoftEviction; s != "" && s != softAPI && s != softDirect && s != softRequest {
+		fault("--soft-eviction %q: expected api, request or direct", s)
 	}
-	if file.SoftEviction == softAPI && !hasAPI(&file.Run) {
-		fault("--soft-eviction api: needs an API server; expected --kubeconfig or --server beside it")
+	if s := file.SoftEviction; (s == softAPI || s == softRequest) && !hasAPI(&file.Run) {
+		fault("--soft-eviction %s: needs an API server; expected --kubeconfig or --server beside it", s)
 	}
 	if a := file.AgentAddress; a != "" && !strings.HasPrefix(a, "unix:/") {
 		fault("--agent-address %q: expected unix: and an absolute path", a)

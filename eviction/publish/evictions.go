@@ -91,6 +91,17 @@ func (p *Publisher) killEnded(k *kill.Result) {
 	p.log.Info("evicted", slices.Concat([]any{"pod", e.Pod, "signal", e.Signal}, gain, took)...)
 }
 
+// withdrawn drops the records of evictions that were withdrawn.
+func (p *Publisher) withdrawn(uid types.UID) {
+	e := p.record(uid)
+	if e == nil {
+		return
+	}
+	p.log.Info("the request for an eviction was withdrawn: what the pod was chosen for is over", "pod", e.Pod, "signal", e.Signal)
+	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "withdrawn").Inc()
+	p.evictions = slices.DeleteFunc(p.evictions, func(r *record) bool { return r == e })
+}
+
 // record is the newest eviction of a pod that is not over.
 func (p *Publisher) record(uid types.UID) *record {
 	for i := len(p.evictions) - 1; i >= 0; i-- {

@@ -32,7 +32,7 @@ func newMetrics(set *metric.Set) *metrics {
 		kubeletEvictions: kubelet.Counter("kubelet_evictions", "Pods evicted and gone, by signal.", "eviction_signal"),
 		kubeletAge: kubelet.Histogram("kubelet_eviction_stats_age_seconds", "Age of the observation that a threshold acted on, by signal.",
 			prometheus.DefBuckets, "eviction_signal"),
-		evictions: counter("evictd_evictions_total", "Evictions by signal, kind of threshold and outcome: gone, failed or dry-run.", "signal", "kind", "outcome"),
+		evictions: counter("evictd_evictions_total", "Evictions by signal, kind of threshold and outcome: gone, failed, withdrawn or dry-run.", "signal", "kind", "outcome"),
 		relief: histogram("evictd_eviction_duration_seconds", "Time from the first observation below the threshold to the end of the victim.",
 			prometheus.ExponentialBuckets(0.005, 2, 14), "signal"),
 		available:   gauge("evictd_signal_available", "Available amount of the signal, bytes or counts.", "signal"),
@@ -63,6 +63,9 @@ func newMetrics(set *metric.Set) *metrics {
 // initCounters creates the counters of each threshold at zero.
 func (m *metrics) initCounters(r *control.Report) {
 	outcomes := []string{"gone", "failed"}
+	if r.Eviction.WithdrawsSoft {
+		outcomes = append(outcomes, "withdrawn")
+	}
 	if r.DryRun {
 		outcomes = []string{"dry-run"}
 	}

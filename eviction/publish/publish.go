@@ -188,6 +188,9 @@ func (p *Publisher) handle(r control.Report) {
 		}
 	}
 	p.restarts(&r)
+	for _, uid := range r.Withdrawn {
+		p.withdrawn(uid)
+	}
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])
 	}

@@ -186,7 +186,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Restarted {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
-	s.Arrived = r.Arrived
+	s.Arrived, s.Withdrawn = r.Arrived, r.Withdrawn
 	outcomes(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))

@@ -180,6 +180,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	if !r.open() {
 		return
 	}
+	for _, uid := range report.Withdrawn {
+		r.append(&record{At: report.At, Ended: &ended{UID: uid, Error: "the request for its eviction was withdrawn: what it was chosen for is over"}})
+	}
 	if report.Ended != nil {
 		if report.Ended.Container == "" { // else the next pass has it
 			r.append(&record{At: report.At, Ended: end(report.Ended)})

@@ -54,6 +54,7 @@ type step struct {
 	victims      []eviction.VictimUsage
 	restarted    []eviction.Restarted
 	arrived      []types.UID
+	withdrawn    []types.UID
 
 	stepOutcomes []eviction.StepOutcome
 	fastest      eviction.Growth
@@ -243,7 +244,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 	for _, uid := range slices.Sorted(maps.Keys(in.Restarted)) {
 		s.restarted = append(s.restarted, eviction.Restarted{UID: uid, Forbidden: in.Restarted[uid].Forbidden})
 	}
-	s.arrived = in.Arrived
+	s.arrived, s.withdrawn = in.Arrived, in.Withdrawn
 	p.memory(path, in, &s)
 	for _, uid := range slices.Sorted(maps.Keys(in.VictimUsage)) {
 		memory := in.VictimUsage[uid]

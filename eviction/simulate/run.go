@@ -29,6 +29,7 @@ type Step struct {
 	FailedKills   []string        `json:"failedKills,omitempty"`
 	InFlight      []string        `json:"inFlight,omitempty"`
 	EndAgain      []string        `json:"endAgain,omitempty"`
+	Withdrawn     []string        `json:"withdrawn,omitempty"`
 	// Before are the steps before evictions that are taken, or end, in the pass.
 	Before []nodestatus.Step `json:"before,omitempty"`
 
@@ -160,6 +161,13 @@ func (r *runner) play(s *step) Step {
 	for i := range r.driver.Failed {
 		out.FailedKills = append(out.FailedKills, r.driver.Failed[i].Pod.String())
 	}
+	for _, uid := range r.driver.Withdrawn {
+		for _, pod := range r.alive {
+			if pod.UID == uid {
+				out.Withdrawn = append(out.Withdrawn, pod.String())
+			}
+		}
+	}
 	r.report(&out, met, killing)
 	out.Changes = r.changes(&before, &in, met)
 	return out
@@ -196,6 +204,15 @@ func (r *runner) ScanDisks() {}
 
 // Shorten implements eviction.Node: steps say when victims end.
 func (r *runner) Shorten(eviction.Shortened) {}
+
+// Withdraw implements eviction.Node: steps say whose eviction is only requested.
+func (r *runner) Withdraw(uid types.UID) bool {
+	withdrawn := slices.Contains(r.step.withdrawn, uid)
+	if withdrawn {
+		delete(r.gone, uid)
+	}
+	return withdrawn
+}
 
 // EndAgain implements eviction.Node: steps say which pods run again.
 func (r *runner) EndAgain(*eviction.Pod) {}

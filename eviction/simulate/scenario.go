@@ -72,8 +72,10 @@ type FileStep struct {
 	Add        []v1.Pod `json:"add,omitempty"`
 	Remove     []string `json:"remove,omitempty"`
 	// The field says that processes run as unknown pods.
-	Strangers bool                `json:"strangers,omitempty"`
-	KillFails []string            `json:"killFails,omitempty"`
+	Strangers bool     `json:"strangers,omitempty"`
+	KillFails []string `json:"killFails,omitempty"`
+	// Withdrawn are the victims whose evictions are requested, so that they can be withdrawn, should the pass do so.
+	Withdrawn []types.UID         `json:"withdrawn,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`
 	// RestartFails are pods of which no container can be ended alone.
 	RestartFails []string `json:"restartFails,omitempty"`

@@ -29,6 +29,9 @@ func (s *Step) Text() string {
 	if len(s.PassedOver) > 0 {
 		under("passed over: %s", strings.Join(s.PassedOver, ", "))
 	}
+	for _, pod := range s.Withdrawn {
+		under("withdraw the request to evict %s: what it was chosen for is over", pod)
+	}
 	for _, pod := range s.EndAgain {
 		under("%s runs again after its eviction, and is killed", pod)
 	}
@@ -49,7 +52,7 @@ func (s *Step) Text() string {
 
 // Quiet says whether nothing changed and nothing was done, so that Text says so.
 func (s *Step) Quiet() bool {
-	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.FailedKills)+len(s.Before)+len(s.Restarts)+len(s.Evictions) == 0
+	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.Withdrawn)+len(s.FailedKills)+len(s.Before)+len(s.Restarts)+len(s.Evictions) == 0
 }
 
 // changes lists each threshold that is met or was, and each condition that turned.

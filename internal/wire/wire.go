@@ -111,6 +111,10 @@ type EvictionRequest struct {
 	Deadline     Instant   `json:"deadline"`
 	// Delete: the pod is deleted instead, whatever budgets protect it.
 	Delete bool `json:"delete,omitempty"`
+	// Object: an EvictionRequest of lifecycle.k8s.io is made instead, where the API server has them. Withdrawn
+	// withdraws it, and the eviction is forgotten.
+	Object    bool `json:"object,omitempty"`
+	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
 // Event is an event about the node, or about a pod of it where that is set.

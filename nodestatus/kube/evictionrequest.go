@@ -27,6 +27,12 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	requests := slices.Collect(maps.Values(p.evictionRequests))
 	p.mu.Unlock()
 	for _, request := range requests {
+		if request.Withdrawn {
+			if p.withdrawObject(ctx, &request) {
+				p.send(wire.FromAgent{EvictionResponse: &wire.EvictionResponse{UID: request.UID}})
+			}
+			continue
+		}
 		v := p.victimOf(request.UID)
 		if v == nil || !p.isRequested(request.UID) {
 			continue
@@ -37,7 +43,14 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 		if may, _ := p.taintFirst(ctx); !may {
 			continue // until the next call
 		}
-		response, final := p.requestEviction(ctx, &request)
+		var response wire.EvictionResponse
+		final, byObject := false, request.Object && p.servesObjects(ctx)
+		if byObject {
+			response, final, byObject = p.requestByObject(ctx, &request)
+		}
+		if !byObject {
+			response, final = p.requestEviction(ctx, &request)
+		}
 		if final {
 			p.granted(v.ID, request.UID)
 		}

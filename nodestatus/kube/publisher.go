@@ -8,6 +8,7 @@ import (
 	"context"
 	"encoding/json"
 	"log/slog"
+	"maps"
 	"sync"
 	"time"
 
@@ -50,6 +51,7 @@ type Publisher struct {
 	taintMissing      time.Time // since when a taint could not be written although the API server answers; zero where none is missing
 	intents           map[string]*victim
 	evictionRequests  map[types.UID]wire.EvictionRequest
+	objects           *bool // whether the API server has EvictionRequests; nil where that is not known
 	queue             []event
 }
 
@@ -101,6 +103,9 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 		}
 		p.addIntent(m.Intent)
 	case m.EvictionRequest != nil:
+		if m.EvictionRequest.Withdrawn {
+			maps.DeleteFunc(p.intents, func(_ string, v *victim) bool { return v.UID == m.EvictionRequest.UID })
+		}
 		p.evictionRequests[m.EvictionRequest.UID] = *m.EvictionRequest
 		p.evictions.trigger()
 	case m.Event != nil:

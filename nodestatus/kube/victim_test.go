@@ -11,6 +11,8 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	eventsv1 "k8s.io/api/events/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
@@ -269,6 +271,28 @@ func TestEvictedIsNoEventBeforeTheEvictionAPIHasGrantedIt(t *testing.T) {
 	}
 	grants.Store(true)
 	await(t, "the event", func() bool { return slices.Contains(w.reasons(pod.UID), "Evicted") })
+}
+
+// TestTheEvictionAPIIsAskedWhereThereAreNoEvictionRequests has an API server without lifecycle.k8s.io.
+//
+// rule: M.165
+func TestTheEvictionAPIIsAskedWhereThereAreNoEvictionRequests(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, nodestatus.Native)
+	pod, intent := w.evicted("")
+	intent.Requested = true
+	w.publisher.Handle(wire.ToAgent{EvictionRequest: &wire.EvictionRequest{
+		UID: pod.UID, Pod: pod.Namespace + "/" + pod.Name, Deadline: wire.Instant{Time: time.Now().Add(wait.Limit)}, Object: true,
+	}})
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the pod to be evicted", func() bool {
+		now, err := w.api.CoreV1().Pods(pod.Namespace).Get(t.Context(), pod.Name, metav1.GetOptions{})
+		return apierrors.IsNotFound(err) || err == nil && now.DeletionTimestamp != nil
+	})
+	await(t, "the event of the node", func() bool {
+		events, err := w.api.EventsV1().Events("default").List(t.Context(), metav1.ListOptions{})
+		return err == nil && slices.ContainsFunc(events.Items, func(e eventsv1.Event) bool { return e.Reason == "EvictionRequestsUnavailable" })
+	})
 }
 
 // reasons are those of the events of a pod.

@@ -3,6 +3,7 @@ package node_test
 import (
 	"bytes"
 	"os"
+	"strconv"
 	"testing"
 	"time"
 
@@ -16,20 +17,26 @@ import (
 )
 
 // contentionTaint is the taint of a node that thrashes, in every mode.
-const contentionTaint = "evictd.io/memory-contention:NoSchedule"
+const contentionTaint = "evictd.io/memory-contention"
 
-// thrashing is a node of 256 MiB in the machine, with a pod that holds 96 MiB, one that does nothing yet, and a file of
-// 200 MiB on a disk.
-func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, file string) {
+// thrashing is a node of 256 MiB in the machine, with a pod that holds 80 MiB, and one that reads a file of 120 MiB again and
+// again, all of which is in its page cache. thrash has the first one hold so much that half of the file has no room:
+// what the second reads back, it had just before, and memory is available all the time.
+func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, thrash func()) {
 	t.Helper()
 	machine.Need(t)
 	machine.Systemctl(t, "stop", machine.Service)
 	n = harness.NewNode(t, 256*harness.MiB, nodePIDs)
 	highFile(n) // skips on cgroup v1
 	resident = n.Start("resident", sandbox.Spec{})
-	resident.Do("hold 96Mi")
+	resident.Do("hold 80Mi")
 	reader = n.Start("reader", sandbox.Spec{Priority: 10})
-	return n, resident, reader, written(t, 200*harness.MiB)
+	reader.Send("read %s 1000000", written(t, 120*harness.MiB))
+	harness.Await(t, "the file to be in the active page cache", func() bool {
+		active, err := strconv.ParseInt(stat(reader, "active_file"), 10, 64)
+		return err == nil && active > 100*harness.MiB
+	})
+	return n, resident, reader, func() { resident.Do("hold 170Mi") }
 }
 
 // written makes a file of a size on a disk that has no holes.
@@ -56,16 +63,16 @@ func protectFromStalls(t *testing.T, n *harness.Node, pods ...*harness.Pod) *har
 	return d
 }
 
-// TestMachineRelievesANodeThatThrashes has a pod read a file again and again that does not fit into what is left of the
-// node, while memory is available. The pod that reads is evicted, and not the one of lower priority that uses more.
+// TestMachineRelievesANodeThatThrashes has a pod read a file that does not fit into what is left of the node, while
+// memory is available. The pod that reads is evicted, and not the one of lower priority that uses more.
 //
 // rule: M.157
 // rule: M.158
 // rule: M.161
 func TestMachineRelievesANodeThatThrashes(t *testing.T) {
-	n, resident, reader, file := thrashing(t)
+	n, resident, reader, thrash := thrashing(t)
 	d := protectFromStalls(t, n, resident, reader)
-	reader.Send("read %s 1000000", file)
+	thrash()
 	if e := d.AwaitGone(reader); e.Signal != eviction.MemoryStall.String() {
 		t.Errorf("evicted for %s", e.Signal)
 	}
@@ -74,16 +81,15 @@ func TestMachineRelievesANodeThatThrashes(t *testing.T) {
 	harness.MustRun(t, resident)
 }
 
-// TestMachineLeavesAPodAloneThatThrashesAtItsOwnLimit has the same pod read within a limit of its own: its tasks wait as
-// long, and the node has memory that nothing uses.
+// TestMachineLeavesAPodAloneThatThrashesAtItsOwnLimit has the same pod read with half of the memory as a limit of its
+// own: its tasks wait as long, and the node has memory that nothing uses.
 //
 // rule: M.163
 func TestMachineLeavesAPodAloneThatThrashesAtItsOwnLimit(t *testing.T) {
-	n, resident, reader, file := thrashing(t)
+	n, resident, reader, _ := thrashing(t)
+	d := protectFromStalls(t, n, resident, reader)
 	limited := n.Open(reader.Group)
 	require.NoError(t, limited.SetMemoryLimit(stats.Known(64<<20)))
-	d := protectFromStalls(t, n, resident, reader)
-	reader.Send("read %s 1000000", file)
 	harness.Await(t, "the pod to wait for memory", func() bool {
 		stall, err := limited.Pressure(cgroup.MemoryStall)
 		return err == nil && stall.Full > 5*time.Second
