@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/config"
