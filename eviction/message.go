@@ -3,6 +3,7 @@ package eviction
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -129,6 +130,9 @@ func (d *Decision) Explain() {
 	for i := range d.Evictions {
 		d.Evictions[i].explain()
 	}
+	for i := range d.Restarts {
+		d.Restarts[i].explain()
+	}
 }
 
 func (e *Eviction) explain() {
@@ -139,6 +143,12 @@ func (e *Eviction) explain() {
 	because := "no other pod is eligible"
 	if e.next != nil {
 		because = e.victim.Before(e.next)
+	}
+	if r := &e.restarted; r.UID != "" {
+		restarted := fmt.Sprintf("its container %s %s %v before", r.Container, either(r.Failed, "could not be restarted", "was restarted"), e.ago.Round(time.Millisecond))
+		if because += "; " + restarted; e.afterRestart {
+			because = restarted + ", which was not enough, and no pod uses more than it requested"
+		}
 	}
 	e.Because = because + e.unreclaimed
 }

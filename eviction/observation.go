@@ -107,6 +107,16 @@ func (c Candidate) frees(s Signal, l Layout) int64 {
 	return c.usage(s, l)
 }
 
+// container is the memory of a container of the candidate.
+func (c Candidate) container(name string) (memory stats.Amount) {
+	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
+		if c.Pod.Containers[i].Name == name {
+			memory = c.Usage.Containers[i].Memory
+		}
+	}
+	return memory
+}
+
 // runs says whether the pod is known to have processes.
 func (c Candidate) runs() bool {
 	return c.Usage != nil && c.Usage.Processes != stats.Known(0) && c.Usage.Threads != stats.Known(0)

@@ -76,7 +76,8 @@ func (f *InFlight) Releasing(now time.Time) bool {
 func (st *State) settle(in *Input) {
 	for _, o := range in.Outcomes {
 		at := st.indexInFlight(o.UID)
-		if !o.Ended.IsZero() && !o.Signalled {
+		container := at >= 0 && st.InFlight[at].Container != ""
+		if !o.Ended.IsZero() && !o.Signalled && !container {
 			st.Unreaped = append(slices.Clip(st.Unreaped), Unreaped{o.UID, o.Ended.Add(releaseTime)})
 		}
 		if at >= 0 && !o.Failed && !o.Ended.IsZero() {
@@ -95,6 +96,11 @@ func (st *State) settle(in *Input) {
 		st.InFlight = without(st.InFlight, func(f InFlight) bool { return f.UID == o.UID })
 		if o.Failed {
 			st.pass.chosen = without(st.pass.chosen, func(uid types.UID) bool { return uid == o.UID })
+		}
+		switch {
+		case o.Failed && container:
+			st.failRestart(o.UID)
+		case o.Failed:
 			st.pass.failed = append(slices.Clip(st.pass.failed), o.UID)
 		}
 	}
@@ -192,7 +198,7 @@ func (st *State) resume(cfg *Config, in *Input, d *Decision) {
 	for i := range st.InFlight {
 		f := &st.InFlight[i]
 		at := -1
-		if f.Unattended && !cfg.DryRun {
+		if f.Unattended && f.Container == "" && !cfg.DryRun {
 			at = slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == f.UID })
 		}
 		if at < 0 {

@@ -125,6 +125,8 @@ type Config struct {
 	// is about to use up the memory above a hard threshold.
 	MemoryReclaims MemoryReclaims
 	ThrottlePeriod time.Duration
+	// Restarts says when a container is restarted in place of the eviction of its pod.
+	Restarts Restarts
 	// Warnings says which pods are warned before one is evicted.
 	Warnings Warnings
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim

@@ -335,13 +335,13 @@ func (l *Loop) start() {
 func (l *Loop) killEnded(r kill.Result) {
 	l.report(Report{At: time.Now(), Ended: &r})
 	i := l.indexOf(r.UID)
-	if i >= 0 {
+	if i >= 0 && r.Container == "" {
 		l.figures[i].gone = r.Gone
 	}
 	switch {
 	case !r.Gone.IsZero():
 		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Ended: r.Gone, Signalled: !r.Signalled.IsZero()})
-		if i >= 0 && l.pods[i].Meter != nil {
+		if i >= 0 && l.pods[i].Meter != nil && r.Container == "" {
 			l.unreaped = append(l.unreaped, unreaped{r.UID, l.pods[i].Meter})
 		}
 	case errors.Is(r.Err, kill.ErrNotSignalled):

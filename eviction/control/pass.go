@@ -35,7 +35,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
-	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.StepOutcomes) > 0 {
+	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.NotRestarted)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.StepOutcomes) > 0 {
 		r := l.reportOf(source, &before, &in)
 		l.report(r)
 		l.publishReport(&r)
@@ -78,7 +78,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	d := &l.driver
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
-		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Withdrawn: d.Withdrawn, Reclaims: append(in.Reclaims, d.Reclaims...),
+		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, NotRestarted: d.NotRestarted, Withdrawn: d.Withdrawn, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, Arrived: in.Arrived,
 		StepOutcomes: in.StepOutcomes, Fastest: in.Fastest, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
@@ -273,10 +273,15 @@ func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
 			continue
 		}
 		i := l.indexOf(f.UID)
-		if i < 0 || l.pods[i].Meter == nil || l.pods[i].Meter.ReadMemory(&l.reading, false) != nil {
+		if i < 0 || l.pods[i].Meter == nil || l.pods[i].Meter.ReadMemory(&l.reading, f.Container != "") != nil {
 			continue
 		}
-		if memory, known := l.reading.Memory.Get(); known {
+		memory, known := l.reading.Memory.Get()
+		if f.Container != "" {
+			at := slices.IndexFunc(l.pods[i].Containers, func(c eviction.Container) bool { return c.Name == f.Container })
+			memory, known = l.reading.Containers[at].Memory.Get()
+		}
+		if known {
 			all = append(all, eviction.VictimUsage{UID: f.UID, Memory: memory})
 		}
 	}

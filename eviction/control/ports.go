@@ -77,6 +77,9 @@ type Pod struct {
 	Target kill.Target
 	// Usage reads what the pod holds, from any goroutine; nil if unknown.
 	Usage func() stats.Amount
+	// Container is what there is to kill of a container, by its index, and what reads its usage; nil where no container
+	// can be ended alone.
+	Container func(i int) (kill.Target, func() stats.Amount)
 }
 
 // Reclaimer frees what the node can free without ending a pod, in a goroutine of
@@ -176,6 +179,8 @@ type Report struct {
 	Resumed, NotResumed []eviction.Resumed
 	// Withdrawn are the victims whose evictions were withdrawn.
 	Withdrawn []types.UID
+	// NotRestarted are the restarts that could not begin.
+	NotRestarted []eviction.ContainerRestart
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
 	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.

@@ -101,6 +101,7 @@ type Publisher struct {
 	conditions []v1.NodeCondition
 	outside    [eviction.NumConditions]outside
 	evictions  []*record
+	restarting map[types.UID]restarting
 	// kernelKills are the last, oldest first.
 	kernelKills   []nodestatus.KernelKill
 	written       []v1.NodeCondition // those in the last node manifest; nil where it was not written
@@ -118,7 +119,7 @@ func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publish
 		addRuntime(set, cfg.Runtime)
 	}
 	p := &Publisher{
-		cfg: cfg, snapshots: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), thresholdsMet: map[eviction.Signal]bool{},
+		cfg: cfg, snapshots: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), thresholdsMet: map[eviction.Signal]bool{}, restarting: map[types.UID]restarting{},
 	}
 	p.addVictims(set)
 	if cfg.Preview != nil {
@@ -161,6 +162,10 @@ func (p *Publisher) handle(r control.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.metrics.setLost(r.Lost)
+	if r.Ended != nil && r.Ended.Container != "" {
+		p.restartEnded(r.Ended)
+		return
+	}
 	if r.Ended != nil {
 		p.killEnded(r.Ended)
 		return
@@ -185,6 +190,7 @@ func (p *Publisher) handle(r control.Report) {
 	for _, uid := range r.Withdrawn {
 		p.withdrawn(uid)
 	}
+	p.restarts(&r)
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])
 	}

@@ -148,12 +148,18 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Exited {
 		s.Exited = append(s.Exited, pod.String())
 	}
+	for i := range r.NotRestarted {
+		s.RestartFails = append(s.RestartFails, r.NotRestarted[i].Pod.String())
+	}
 	for i := range r.NotResumed {
 		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
 	}
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {
 			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
+		}
+		for j := range r.Decisions[i].Restarts {
+			put(&s.Kills, r.Decisions[i].Restarts[j].Pod.String(), simulate.FileKill{Reported: true})
 		}
 	}
 	if r.DiskScans {

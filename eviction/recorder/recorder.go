@@ -184,7 +184,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		r.append(&record{At: report.At, Ended: &ended{UID: uid, Error: "the request for its eviction was withdrawn: what it was chosen for is over"}})
 	}
 	if report.Ended != nil {
-		r.append(&record{At: report.At, Ended: end(report.Ended)})
+		if report.Ended.Container == "" { // else the next pass has it
+			r.append(&record{At: report.At, Ended: end(report.Ended)})
+		}
 		return
 	}
 	pods := r.pods

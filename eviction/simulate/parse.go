@@ -42,17 +42,19 @@ type step struct {
 	reclaimed []eviction.ReclaimOutcome
 	unknown   bool
 	killFails []string
-	kills     map[string]FileKill
-	absent    []string
-	exited    []string
-	state     *eviction.Kept
-	diskScan  *FileDiskScan
-	ended     map[types.UID]FileEnd
-	tasksLeft []eviction.TasksLeft
-	victims   []eviction.VictimUsage
-	restarted []eviction.Restarted
-	arrived   []types.UID
-	withdrawn []types.UID
+	// restartFails are as of FileStep.
+	restartFails []string
+	kills        map[string]FileKill
+	absent       []string
+	exited       []string
+	state        *eviction.Kept
+	diskScan     *FileDiskScan
+	ended        map[types.UID]FileEnd
+	tasksLeft    []eviction.TasksLeft
+	victims      []eviction.VictimUsage
+	restarted    []eviction.Restarted
+	arrived      []types.UID
+	withdrawn    []types.UID
 
 	stepOutcomes []eviction.StepOutcome
 	fastest      eviction.Growth
@@ -202,7 +204,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 		}
 	}
 	s.add = p.appear(path.Child("add"), in.Add)
-	s.killFails = p.existing(path.Child("killFails"), in.KillFails)
+	s.killFails, s.restartFails = p.existing(path.Child("killFails"), in.KillFails), p.existing(path.Child("restartFails"), in.RestartFails)
 	for _, name := range slices.Sorted(maps.Keys(in.Kills)) {
 		if !p.known(name) {
 			p.faults = append(p.faults, field.NotFound(path.Child("kills").Key(name), name))

@@ -77,6 +77,8 @@ type FileStep struct {
 	// Withdrawn are the victims whose evictions are requested, so that they can be withdrawn, should the pass do so.
 	Withdrawn []types.UID         `json:"withdrawn,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`
+	// RestartFails are pods of which no container can be ended alone.
+	RestartFails []string `json:"restartFails,omitempty"`
 	// Absent are pods that are no candidates in the pass, and Exited those that are
 	// none once usage is measured: no process of them is left.
 	Absent []string `json:"absent,omitempty"`
