@@ -1,8 +1,8 @@
 // Bench measures how many pods a second get bound on a real kube-apiserver: by a
 // trivial round-robin binder, which shows what the API server itself can do, by
 // kube-scheduler and by evictd-scheduler; and how long an attempt takes these two. The
-// binder writes what a scheduler has to write for a pod, so for a pod with a claim the
-// claim too.
+// binder writes what a scheduler has to write for a pod: the claim of a pod that has one,
+// and for a pod that preempts the nomination and the victim's condition and deletion.
 // Every measurement has a server of its own and pods that were there before the
 // scheduler.
 package main
