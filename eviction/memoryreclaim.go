@@ -43,37 +43,6 @@ type PodMemory struct {
 	Stalled   time.Duration
 }
 
-// MemoryReclaim asks to measure the memory of all pods, or to reclaim memory of one.
-type MemoryReclaim struct {
-	// Pod is nil for a measurement.
-	Pod *Pod
-	// Bytes to reclaim: less where the working set would be less than its request after it, or where it has
-	// less page cache.
-	Bytes   int64
-	Because string
-}
-
-// MemoryReclaimed is the result of a MemoryReclaim.
-type MemoryReclaimed struct {
-	// UID of its pod; empty for a measurement.
-	UID types.UID
-	// Pods are all that could be measured, or the one after the attempt; none where it has ended.
-	Pods []PodMemory
-	// Bytes that the usage of the pod became less by.
-	Bytes int64
-	// Less says that the kernel found less to reclaim than it was asked for.
-	Less bool
-}
-
-// MemoryReclaimEnd says that nothing more is reclaimed from a pod for now, and what was.
-type MemoryReclaimEnd struct {
-	Pod     *Pod
-	Bytes   int64
-	Because string
-	// Needed says that the pod needs what was reclaimed.
-	Needed bool
-}
-
 // ReclaimRound is the state of the reclaim of pods' memory.
 type ReclaimRound struct {
 	// Began is when the round began; zero before the first.
@@ -111,8 +80,10 @@ func (st *State) reclaimMemory(cfg *Config, in *Input, d *Decision) {
 		return
 	}
 	r.Stopped = without(r.Stopped, func(s StoppedReclaim) bool { return !in.Now.Before(s.Until) })
-	for i := range in.MemoryReclaimed {
-		r.settle(&in.MemoryReclaimed[i], in, d)
+	for i := range in.StepOutcomes {
+		if o := &in.StepOutcomes[i]; o.Step == ReclaimMemory {
+			r.settle(o, in, d)
+		}
 	}
 	t, why := st.shortOfMemory(cfg, in)
 	switch {
@@ -126,7 +97,7 @@ func (st *State) reclaimMemory(cfg *Config, in *Input, d *Decision) {
 	}
 	if r.Began.IsZero() || in.Now.Sub(r.Began) >= reclaimRound {
 		*r = ReclaimRound{Began: in.Now, Asked: in.Now, Stopped: r.Stopped}
-		d.MemoryReclaim = &MemoryReclaim{Because: t.shortage(in)}
+		d.step(in, StepAction{Step: ReclaimMemory, Cause: t.cause(), Because: t.shortage(in)})
 		return
 	}
 	for len(r.Pods) > 0 {
@@ -144,8 +115,8 @@ func (st *State) reclaimMemory(cfg *Config, in *Input, d *Decision) {
 		}
 		bytes := min(limits.Step, left, next.WorkingSet-pod.MemoryRequest, next.PageCache)
 		r.Asked, r.Pod, r.Attempts = in.Now, pod.UID, r.Attempts+1
-		d.MemoryReclaim = &MemoryReclaim{Pod: pod, Bytes: bytes, Because: fmt.Sprintf("%s; %s above its request, page cache %s, %s of it read again in %v",
-			t.shortage(in), rounded(next.WorkingSet-pod.MemoryRequest), rounded(next.PageCache), rounded(next.Refaulted), next.Over)}
+		d.step(in, StepAction{Step: ReclaimMemory, Pod: pod, Bytes: bytes, Cause: t.cause(), Because: fmt.Sprintf("%s; %s above its request, page cache %s, %s of it read again in %v",
+			t.shortage(in), rounded(next.WorkingSet-pod.MemoryRequest), rounded(next.PageCache), rounded(next.Refaulted), next.Over)})
 		return
 	}
 }
@@ -217,16 +188,13 @@ func (r *ReclaimRound) ended(in *Input, because string, needed bool, d *Decision
 	uid := r.Pods[0].UID
 	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == uid })
 	if at >= 0 && (r.Of > 0 || needed) {
-		if d.MemoryReclaimEnds == nil {
-			d.MemoryReclaimEnds = in.Buffers.forReclaimEnds()
-		}
-		d.MemoryReclaimEnds = append(d.MemoryReclaimEnds, MemoryReclaimEnd{in.Candidates[at].Pod, r.Of, because, needed})
+		d.step(in, StepAction{Step: ReclaimMemory, Pod: in.Candidates[at].Pod, Over: true, Bytes: r.Of, Because: because})
 	}
 	r.Of = 0
 }
 
 // settle applies the result of the running attempt.
-func (r *ReclaimRound) settle(o *MemoryReclaimed, in *Input, d *Decision) {
+func (r *ReclaimRound) settle(o *StepOutcome, in *Input, d *Decision) {
 	if r.Asked.IsZero() || o.UID != r.Pod {
 		return // of before a change of the configuration
 	}
@@ -294,7 +262,7 @@ func (st *State) leaveRound(uid types.UID) {
 		r.Asked, r.Pod = time.Time{}, ""
 	}
 	r.Pods = without(r.Pods, func(m PodMemory) bool { return m.UID == uid })
-	if st.Throttled.UID == uid {
+	if t := &st.Throttled; t.Pod != nil && t.Pod.UID == uid {
 		st.Throttled.Evicted = true
 	}
 }

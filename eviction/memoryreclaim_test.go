@@ -49,7 +49,7 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 			return m
 		}
 		var st eviction.State
-		var asked *eviction.MemoryReclaim
+		var asked *eviction.StepAction
 		var throttled time.Time
 		now, began, bytes, attempts := time.Unix(1000, 0), time.Time{}, int64(0), 0
 		for range 200 {
@@ -63,22 +63,30 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 			grows := pods[r.IntN(len(pods))]
 			in.Fastest = eviction.Growth{UID: grows.UID, Memory: r.Int64N(400) * mib, PerSecond: r.Int64N(100) * mib}
 			if asked != nil && r.IntN(3) > 0 {
-				o := eviction.MemoryReclaimed{}
+				o := eviction.StepOutcome{Step: eviction.ReclaimMemory}
 				if asked.Pod != nil {
-					o = eviction.MemoryReclaimed{UID: asked.Pod.UID, Bytes: r.Int64N(asked.Bytes + 1), Less: r.IntN(3) == 0, Pods: []eviction.PodMemory{measure(asked.Pod.UID)}}
+					o.UID, o.Bytes, o.Less, o.Pods = asked.Pod.UID, r.Int64N(asked.Bytes+1), r.IntN(3) == 0, []eviction.PodMemory{measure(asked.Pod.UID)}
 					bytes += o.Bytes
 				} else {
 					for _, p := range pods {
 						o.Pods = append(o.Pods, measure(p.UID))
 					}
 				}
-				in.MemoryReclaimed, asked = append(in.MemoryReclaimed, o), nil
+				in.StepOutcomes, asked = append(in.StepOutcomes, o), nil
 			}
 			var d eviction.Decision
 			st, d = eviction.Decide(&cfg, st, in)
-			fail := func(what string) { t.Fatalf("seed %d, %v: %s: %+v, %+v", seed, now, what, d.MemoryReclaim, d.Throttle) }
-			if m := d.MemoryReclaim; m != nil {
-				switch {
+			fail := func(what string) { t.Fatalf("seed %d, %v: %s: %+v", seed, now, what, d.Steps) }
+			for i := range d.Steps {
+				switch m := &d.Steps[i]; {
+				case m.Step == eviction.Throttle && m.Over:
+					throttled = time.Time{}
+				case m.Step == eviction.Throttle:
+					if !throttled.IsZero() || available < 100*mib || m.Pod.Protection != "" || in.Fastest.Memory <= m.Pod.MemoryRequest || m.Bytes > (available-100*mib)/2 {
+						fail("no throttle is allowed")
+					}
+					throttled = now
+				case m.Over:
 				case asked != nil:
 					fail("a second request")
 				case available < 100*mib:
@@ -86,24 +94,14 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 				case m.Pod == nil && !began.IsZero() && now.Sub(began) < 10*time.Second:
 					fail("a second round within 10 s")
 				case m.Pod == nil:
-					began, bytes, attempts = now, 0, 0
+					asked, began, bytes, attempts = m, now, 0, 0
 				case m.Pod.Protection != "" || m.Bytes > memory[m.Pod.UID].WorkingSet-m.Pod.MemoryRequest || m.Bytes > memory[m.Pod.UID].PageCache || m.Bytes > 32*mib || m.Bytes <= 0:
 					fail("more than the pod may lose")
 				case bytes+m.Bytes > 96*mib || attempts == 5:
 					fail("more than the budget")
 				default:
-					attempts++
+					asked, attempts = m, attempts+1
 				}
-				asked = m
-			}
-			if throttle := d.Throttle; throttle != nil {
-				if !throttled.IsZero() || available < 100*mib || throttle.Pod.Protection != "" || in.Fastest.Memory <= throttle.Pod.MemoryRequest || throttle.Room > (available-100*mib)/2 {
-					fail("no throttle is allowed")
-				}
-				throttled = now
-			}
-			if d.ThrottleEnd != nil {
-				throttled = time.Time{}
 			}
 			if !throttled.IsZero() && (now.Sub(throttled) >= 5*time.Second || available < 100*mib) {
 				fail("the throttle lasts")

@@ -2,6 +2,7 @@ package eviction
 
 import (
 	"cmp"
+	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -15,18 +16,24 @@ type Step uint8
 // The steps.
 const (
 	Warn Step = iota
+	ReclaimMemory
+	Throttle
+	RestartContainer
 	numSteps
 )
 
-// stepRule is how a step is decided: each has a cause, a budget and an end.
+// stepRule is how a step on containers is decided: each has a cause, a budget and an end.
 type stepRule struct {
 	name string
-	// cause is why the step is taken on a container, and the same with figures. taken says that it is
-	// in effect there.
+	// cause is why the step is taken on a container, and the same with figures; taken says that it is in
+	// effect there. It is nil for a step on pods, about which reclaimMemory and throttle decide.
 	cause func(st *State, cfg *Config, in *Input, c *Candidate, container int, taken bool) (cause Cause, figures string)
 	// interval is the least time between two on one container, and hold how long one stays in
 	// effect without a cause.
 	interval, hold func(*Config) time.Duration
+	// prospect says whether the step may be taken on a pod, and when, or why not; nothing where it is not
+	// configured.
+	prospect func(st *State, cfg *Config, in *Input, c *Candidate) (may bool, because string)
 }
 
 var steps = [numSteps]stepRule{
@@ -35,10 +42,25 @@ var steps = [numSteps]stepRule{
 		cause:    (*State).warnCause,
 		interval: func(c *Config) time.Duration { return c.Warnings.Interval },
 		hold:     func(c *Config) time.Duration { return c.Warnings.Lead },
+		prospect: (*State).warnProspect,
 	},
+	ReclaimMemory: {name: "reclaim", prospect: (*State).reclaimProspect},
+	Throttle:      {name: "throttle", prospect: (*State).throttleProspect},
+	// In place of an eviction: see restart.
+	RestartContainer: {name: "restart", prospect: (*State).restartProspect},
 }
 
 func (s Step) String() string { return steps[s].name }
+
+// ParseStep reads what String writes.
+func ParseStep(text string) (Step, error) {
+	for s := range numSteps {
+		if s.String() == text {
+			return s, nil
+		}
+	}
+	return 0, fmt.Errorf("no step before an eviction is called %q", text)
+}
 
 // Cause is why a step is taken.
 type Cause struct {
@@ -87,12 +109,14 @@ func parseCause(text string) (Cause, bool) {
 	return Cause{}, false
 }
 
-// StepTaken is a step on a container, in effect or not long ago.
+// StepTaken is a step on a container, or a pod, in effect or not long ago.
 type StepTaken struct {
 	Step      Step
 	UID       types.UID
-	Container string
+	Container string // "" for a step on a pod
 	Cause     Cause
+	// Bytes were reclaimed in the round of ReclaimMemory; of Throttle they are memory.high, zero until that is set.
+	Bytes int64
 	// Since is when it came into effect, Last when it was last taken, and Clear since when it has no
 	// cause; zero while it has.
 	Since, Last, Clear time.Time
@@ -100,16 +124,53 @@ type StepTaken struct {
 	Over bool
 }
 
-// StepAction is a step to take on a container, or to end there.
+// StepAction is a step to take on a container, or a pod, or to end there.
 type StepAction struct {
-	Step      Step
+	Step Step
+	// Pod is nil where ReclaimMemory asks to measure the memory of all pods.
 	Pod       *Pod
-	Container string
+	Container string // "" for a step on a pod
 	// Over says that the step ends.
 	Over  bool
 	Cause Cause
+	// Bytes to reclaim, or that were where that is over, or that the pod may grow by before it is throttled.
+	Bytes int64
+	// For is how long the step lasts at most; zero where it has no such end.
+	For time.Duration
 	// Because says why, with figures.
 	Because string
+}
+
+// StepOutcome is what has become of a StepAction on a pod.
+type StepOutcome struct {
+	Step Step
+	// UID of its pod; empty for a measurement.
+	UID types.UID
+	// Bytes that were reclaimed, or memory.high; zero once a throttle has ended.
+	Bytes int64
+	// Less says that the kernel found less to reclaim than it was asked for.
+	Less bool
+	// Pods are all that could be measured, or that of the step; none where it has ended.
+	Pods []PodMemory
+	// Refused says why the step is not in effect.
+	Refused string
+}
+
+// StepsInEffect are the steps in effect, those on pods last; of restarts those that are within the back-off.
+func (st *State) StepsInEffect() []StepTaken {
+	all := slices.DeleteFunc(slices.Clone(st.Steps), func(t StepTaken) bool { return t.Over })
+	for i := range st.Restarts {
+		if r := &st.Restarts[i]; !r.Failed {
+			all = append(all, StepTaken{Step: RestartContainer, UID: r.UID, Container: r.Container, Cause: cause(r.Signal, r.Hard), Since: r.At, Last: r.At})
+		}
+	}
+	if r := &st.Round; r.Pod != "" {
+		all = append(all, StepTaken{Step: ReclaimMemory, UID: r.Pod, Since: r.Asked, Last: r.Asked, Bytes: r.Bytes})
+	}
+	if t := &st.Throttled; t.Pod != nil {
+		all = append(all, StepTaken{Step: Throttle, UID: t.Pod.UID, Since: t.Since, Last: t.Since, Bytes: t.High})
+	}
+	return all
 }
 
 // StepsConfigured says whether any step may be taken on the pod.
@@ -134,6 +195,9 @@ func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
 		}
 		for container := range c.Pod.Containers {
 			for step := range steps {
+				if steps[step].cause == nil {
+					continue
+				}
 				if t, keep := st.takeStep(cfg, &in, Step(step), c, container, &d); keep {
 					after = append(after, t)
 				}
@@ -150,6 +214,25 @@ func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
 	slices.SortStableFunc(after, func(a, b StepTaken) int { return cmp.Compare(a.UID, b.UID) })
 	st.Steps = after
 	return st, d
+}
+
+// step adds a step on a pod to the decision. Where nothing is taken but ended, it allocates nothing: a hard
+// threshold may be crossed.
+func (d *Decision) step(in *Input, s StepAction) {
+	if d.Steps == nil {
+		d.Steps = in.Buffers.forSteps()
+	}
+	d.Steps = append(d.Steps, s)
+}
+
+// cause is that of a step for a threshold.
+func (t *Threshold) cause() Cause { return cause(t.Signal, t.Hard()) }
+
+func cause(s Signal, hard bool) Cause {
+	if hard {
+		return Cause{HardThreshold, s}
+	}
+	return Cause{SoftThreshold, s}
 }
 
 // takeStep decides about a step on a container. keep says whether it is to be remembered.

@@ -18,41 +18,11 @@ type Growth struct {
 	Memory, PerSecond int64
 }
 
-// Throttle asks for a memory.high of a pod above its present usage, which is what it was before after For at
-// the latest.
-type Throttle struct {
-	Pod *Pod
-	// Room is how much the pod may grow before the kernel throttles it, bytes.
-	Room    int64
-	For     time.Duration
-	Because string
-}
-
-// ThrottleEnd asks for the end of a throttle.
-type ThrottleEnd struct {
-	UID     types.UID
-	Pod     string // namespace/name
-	Because string
-}
-
-// ThrottleOutcome is the result of a Throttle.
-type ThrottleOutcome struct {
-	UID types.UID
-	// High is the value of memory.high, bytes, from the outcome on; zero once the throttle has ended.
-	High int64
-	// Refused says why there is none.
-	Refused string
-}
-
 // Throttled is the state of throttles.
 type Throttled struct {
-	// UID of the pod that is throttled, since Since; empty while none is.
-	UID   types.UID
-	Since time.Time
-	// Pod is its namespace/name, Request what it requests, bytes, and Evicted says that it was chosen as a victim
-	// since.
-	Pod     string
-	Request int64
+	// Pod is throttled since Since; nil while none is. Evicted says that it was chosen as a victim since.
+	Pod     *Pod
+	Since   time.Time
 	Evicted bool
 	// High is the value of memory.high, bytes; zero until it is known.
 	High int64
@@ -63,7 +33,7 @@ type Throttled struct {
 }
 
 func (t *Throttled) equal(other *Throttled) bool {
-	return t.UID == other.UID && t.Evicted == other.Evicted && t.Since.Equal(other.Since) && t.High == other.High && t.Last == other.Last && slices.Equal(t.Before, other.Before)
+	return t.Pod == other.Pod && t.Evicted == other.Evicted && t.Since.Equal(other.Since) && t.High == other.High && t.Last == other.Last && slices.Equal(t.Before, other.Before)
 }
 
 // throttle decides about memory.high of the pod that grows fastest. It is called by the call that opens a pass.
@@ -76,31 +46,34 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 	if !in.Now.Before(t.Last.Until) {
 		t.Last = StoppedReclaim{}
 	}
-	for _, o := range in.ThrottleOutcomes {
-		switch {
-		case o.UID != t.UID:
-		case o.High > 0:
-			t.High = o.High
-		default:
+	for i := range in.StepOutcomes {
+		switch o := &in.StepOutcomes[i]; {
+		case o.Step != Throttle || t.Pod == nil || o.UID != t.Pod.UID:
+		case o.Bytes > 0:
+			t.High = o.Bytes
+		case o.Refused != "":
+			t.end(in.Now)
+		default: // memory.high was put back at its deadline, before a pass of the loop
+			d.step(in, StepAction{Step: Throttle, Pod: t.Pod, Over: true, Because: "its deadline has passed"})
 			t.end(in.Now)
 		}
 	}
 	crossed, soon := st.nearestHard(cfg, in)
-	if t.UID != "" {
+	if t.Pod != nil {
 		because := ""
 		switch {
 		case crossed:
 			because = "a hard threshold is crossed"
 		case t.Evicted:
 			because = "the pod is being evicted"
-		case in.Fastest.UID == t.UID && in.Fastest.Memory <= t.Request:
+		case in.Fastest.UID == t.Pod.UID && in.Fastest.Memory <= t.Pod.MemoryRequest:
 			because = "the pod is within its request"
 		case in.Now.Sub(t.Since) >= cfg.ThrottlePeriod:
 			because = "it has lasted " + cfg.ThrottlePeriod.String()
 		default:
 			return
 		}
-		d.ThrottleEnd = &append(in.Buffers.forThrottleEnd(), ThrottleEnd{t.UID, t.Pod, because})[0]
+		d.step(in, StepAction{Step: Throttle, Pod: t.Pod, Over: true, Because: because})
 		t.end(in.Now)
 		return
 	}
@@ -109,28 +82,42 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 	}
 	g := &in.Fastest
 	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == g.UID })
-	if at < 0 || !st.throttles(in.Candidates[at].Pod, g) || g.PerSecond < soon.falls/2 {
+	if at < 0 || st.keepsFromThrottle(in.Candidates[at].Pod, g) != "" || g.PerSecond < soon.falls/2 {
 		return
 	}
 	pod := in.Candidates[at].Pod
 	if t.Last.UID != "" {
 		t.Before, t.Last = append(slices.Clip(t.Before), t.Last), StoppedReclaim{}
 	}
-	t.UID, t.Since, t.Pod, t.Request = g.UID, in.Now, pod.String(), pod.MemoryRequest
-	d.Throttle = &Throttle{Pod: pod, Room: soon.left / 2, For: cfg.ThrottlePeriod, Because: fmt.Sprintf("%v %s above %s (hard), which it reaches in %v; the pod is %s above its request and grows by %s a second",
-		soon.Signal, soon.Signal.Rounded(soon.left), soon.FormatValue(), soon.in.Round(time.Millisecond), rounded(g.Memory-pod.MemoryRequest), rounded(g.PerSecond))}
+	t.Pod, t.Since = pod, in.Now
+	d.step(in, StepAction{Step: Throttle, Pod: pod, Bytes: soon.left / 2, For: cfg.ThrottlePeriod, Cause: soon.cause(), Because: fmt.Sprintf("%v %s above %s (hard), which it reaches in %v; the pod is %s above its request and grows by %s a second",
+		soon.Signal, soon.Signal.Rounded(soon.left), soon.FormatValue(), soon.in.Round(time.Millisecond), rounded(g.Memory-pod.MemoryRequest), rounded(g.PerSecond))})
 }
 
 // end ends a throttle. A pod is throttled again after throttleAgain. It allocates nothing: a hard threshold
 // may be crossed.
 func (t *Throttled) end(now time.Time) {
-	*t = Throttled{Last: StoppedReclaim{t.UID, now.Add(throttleAgain)}, Before: t.Before}
+	*t = Throttled{Last: StoppedReclaim{t.Pod.UID, now.Add(throttleAgain)}, Before: t.Before}
 }
 
-// throttles says whether a pod that grows may be throttled.
-func (st *State) throttles(p *Pod, g *Growth) bool {
-	return p.Protection == "" && !p.Estimated && !p.Terminal && g.Memory > p.MemoryRequest && st.indexInFlight(p.UID) < 0 && st.Throttled.Last.UID != p.UID &&
-		!slices.ContainsFunc(st.Throttled.Before, func(s StoppedReclaim) bool { return s.UID == p.UID })
+// keepsFromThrottle is why a pod that grows is not throttled; "" where it may be.
+func (st *State) keepsFromThrottle(p *Pod, g *Growth) string {
+	t := &st.Throttled
+	switch {
+	case p.Terminal || st.indexInFlight(p.UID) >= 0:
+		return "it has ended"
+	case p.Protection != "":
+		return string(p.Protection)
+	case p.Estimated:
+		return "its request is not known"
+	case g.Memory <= p.MemoryRequest:
+		return "it is not above its request"
+	case t.Pod != nil && t.Pod.UID == p.UID:
+		return "it is throttled"
+	case t.Last.UID == p.UID || slices.ContainsFunc(t.Before, func(s StoppedReclaim) bool { return s.UID == p.UID }):
+		return "it was throttled less than a minute ago"
+	}
+	return ""
 }
 
 // approach is a hard threshold of memory that is reached at the present rate: what is left until then, and how

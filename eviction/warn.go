@@ -44,7 +44,7 @@ func (st *State) warnCause(cfg *Config, in *Input, c *Candidate, container int, 
 		for i := range cfg.Thresholds {
 			if t := &cfg.Thresholds[i]; t.Hard() == hard && t.Signal.Condition() == MemoryPressure {
 				if figures := st.nears(i, t, &in.Signals[t.Signal], cfg.Warnings.Lead); figures != "" {
-					return Cause{map[bool]CauseKind{false: SoftThreshold, true: HardThreshold}[hard], t.Signal}, figures
+					return t.cause(), figures
 				}
 			}
 		}

@@ -44,32 +44,8 @@ type Status struct {
 	Growing *Growing `json:"growing,omitempty"`
 	// Outside are the shortages that are not those of the pods.
 	Outside []Outside `json:"outside,omitempty"`
-	// Steps are those before evictions that are in effect, and Memory is what is being done about the memory of pods.
-	Steps  []Step       `json:"steps,omitempty"`
-	Memory []MemoryStep `json:"memory,omitempty"`
-}
-
-// MemoryStep is a pod that memory is being reclaimed from, or that is throttled.
-type MemoryStep struct {
-	Step  string    `json:"step"` // reclaim or throttle
-	Pod   string    `json:"pod"`  // namespace/name
-	UID   types.UID `json:"uid"`
-	Since Time      `json:"since"`
-	// Bytes were reclaimed from all pods in this round; High is memory.high of the pod, once that is set.
-	Bytes string `json:"bytes,omitempty"`
-	High  string `json:"high,omitempty"`
-}
-
-// Step is a step before evictions that is in effect on a container.
-type Step struct {
-	Step      string    `json:"step"` // warn
-	Pod       string    `json:"pod"`  // namespace/name
-	UID       types.UID `json:"uid"`
-	Container string    `json:"container"`
-	// Cause is the kind of the threshold, and its signal, or limit.
-	Cause string `json:"cause"`
-	Since Time   `json:"since"`
-	Last  Time   `json:"last"` // taken again
+	// Steps are those before evictions that are in effect.
+	Steps []StepInEffect `json:"steps,omitempty"`
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).
@@ -171,6 +147,7 @@ type Ranked struct {
 
 // RankedPods converts the ranking of a signal.
 func RankedPods(signal eviction.Signal, order []eviction.Ranked) []Ranked {
+	signal = signal.OfPods()
 	rows := make([]Ranked, 0, len(order))
 	for i := range order {
 		r := &order[i]

@@ -61,7 +61,7 @@ only which pod would have been evicted, and when.`,
 		}
 		if len(a.Stories) == 0 && len(a.Steps) > 0 && output.String() == "text" {
 			fmt.Fprintf(c.OutOrStdout(), "%s was not evicted\n", a.Steps[0].Pod)
-			showSteps(c.OutOrStdout(), a.Steps)
+			showSteps(c.OutOrStdout(), a.Steps, func(t time.Time) string { return t.Format(time.RFC3339) })
 			return nil
 		}
 		if len(a.Stories) == 0 {
@@ -116,14 +116,10 @@ func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last b
 	return a, nil
 }
 
-// showSteps writes steps before evictions on a pod.
-func showSteps(out io.Writer, steps []recorder.Taken) {
-	for _, s := range steps {
-		step := s.Step
-		if s.Over {
-			step = "end of " + step
-		}
-		fmt.Fprintf(out, "  %s\t%s, container %s: %s\n", step, s.At.Format(time.RFC3339), s.Container, s.Because)
+// showSteps writes steps before evictions, each with its time in words.
+func showSteps(out io.Writer, steps []recorder.Taken, at func(time.Time) string) {
+	for i := range steps {
+		fmt.Fprintf(out, "  %s\t%s\n", at(steps[i].At.Time), steps[i].Text())
 	}
 }
 
@@ -136,7 +132,7 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	}
 	fmt.Fprintf(w, "%s %s at %s for %s (%s)", s.Pod, verb, s.Decided.Format(time.RFC3339), s.Signal, s.Kind)
 	if s.Required != "" {
-		fmt.Fprintf(w, ": %s available, %s required", render.Short(s.Signal, s.Available), render.Short(s.Signal, s.Required))
+		fmt.Fprint(w, ": ", render.Compared(s.Signal, s.Available, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
 	fmt.Fprintf(w, "  next would have been\t%s\n", cmp.Or(s.Next, "no pod"))
@@ -156,10 +152,7 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	default:
 		fmt.Fprintf(w, "  gone\t%v after the crossing, %s\n", s.Gone.Sub(s.Crossed.Time).Round(time.Millisecond), render.Gain(s.Signal, s.Freed, s.Held))
 	}
-	for _, m := range s.Before {
-		fmt.Fprintf(w, "  %v before\t%s\n", s.Decided.Sub(m.At.Time).Round(time.Millisecond), stepText(&m))
-	}
-	showSteps(w, s.Steps)
+	showSteps(w, s.Steps, func(t time.Time) string { return s.Decided.Sub(t).Round(time.Millisecond).String() + " before" })
 	fmt.Fprintf(w, "  message\t%s\n", strings.TrimSpace(s.Message))
 	if len(s.Ranking) > 0 {
 		fmt.Fprintln(w)
@@ -167,16 +160,4 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
-}
-
-// stepText is what was done about the memory of a pod, for people.
-func stepText(m *recorder.MemoryStep) string {
-	switch m.Step {
-	case "reclaimed":
-		return cmp.Or(m.Bytes, "nothing") + " reclaimed from " + m.Pod + ": " + m.Because
-	case "throttle":
-		return m.Pod + " throttled beyond " + m.Bytes + " more: " + m.Because
-	default:
-		return "throttle of " + m.Pod + " ended: " + m.Because
-	}
 }

@@ -26,23 +26,21 @@ type Loop struct {
 	intents   Intents
 	scanner   DiskScanner
 	reclaimer Reclaimer
-	memory    MemoryReclaimer
-	throttler Throttler
+	steps     Steps
 	unknown   UnknownPods
 	pulse     Pulse
 	budget    budget
 	log       *slog.Logger
 
-	incoming       chan podSet
-	configs        chan Config
-	restarts       chan []eviction.Restarted
-	reports        chan Report
-	ended          chan kill.Result // from the killer, which closes it
-	scanned        chan struct{}    // a scan of the pods' disks is complete
-	reclaims       chan eviction.Signal
-	memoryReclaims chan eviction.MemoryReclaimed
-	throttles      chan eviction.ThrottleOutcome
-	lost           atomic.Uint64
+	incoming     chan podSet
+	configs      chan Config
+	restarts     chan []eviction.Restarted
+	reports      chan Report
+	ended        chan kill.Result // from the killer, which closes it
+	scanned      chan struct{}    // a scan of the pods' disks is complete
+	reclaims     chan eviction.Signal
+	stepOutcomes chan eviction.StepOutcome
+	lost         atomic.Uint64
 
 	snapshots snapshots
 
@@ -69,6 +67,7 @@ type Loop struct {
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next regular housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
+	stalls            time.Time                        // when the stalls of pods were last read
 	sampledForReaders time.Time                        // when that was begun for readers
 	measuredUpTo      int                              // while pods are being measured for readers, the next of them
 	detail            int                              // the pod whose containers were last read
@@ -80,13 +79,12 @@ type Loop struct {
 	awaitsScan        bool            // a decision waits for a scan of the pods' disks
 
 	// Facts for the next pass.
-	outcomes        []eviction.Outcome
-	unreaped        []unreaped
-	reclaimed       []eviction.ReclaimOutcome
-	memoryReclaimed []eviction.MemoryReclaimed
-	throttled       []eviction.ThrottleOutcome
-	restarted       []eviction.Restarted
-	arrived         []types.UID
+	outcomes  []eviction.Outcome
+	unreaped  []unreaped
+	reclaimed []eviction.ReclaimOutcome
+	stepped   []eviction.StepOutcome
+	restarted []eviction.Restarted
+	arrived   []types.UID
 }
 
 // figures are what was measured of a pod.
@@ -94,6 +92,8 @@ type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
 	growth stats.Trend // of memory
+	// readBack counts pages, and stalled nanoseconds in which tasks waited for memory.
+	readBack, stalled stats.Trend
 	// containers are the growths of the containers of a pod that steps before evictions are configured for.
 	containers []stats.Trend
 	gone       time.Time // when its last kill ended
@@ -123,17 +123,16 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
 		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, memory: ports.MemoryReclaimer, throttler: ports.Throttler, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
-		incoming:       make(chan podSet, 1),
-		configs:        make(chan Config, 1),
-		restarts:       make(chan []eviction.Restarted, 1),
-		reports:        make(chan Report, reportQueue),
-		ended:          make(chan kill.Result, endedQueue),
-		scanned:        make(chan struct{}, 1),
-		reclaims:       make(chan eviction.Signal, endedQueue),
-		memoryReclaims: make(chan eviction.MemoryReclaimed, endedQueue),
-		throttles:      make(chan eviction.ThrottleOutcome, endedQueue),
-		observer:       eviction.Observer{Model: cfg.MemoryModel},
+		reclaimer: ports.Reclaimer, steps: ports.Steps, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
+		incoming:     make(chan podSet, 1),
+		configs:      make(chan Config, 1),
+		restarts:     make(chan []eviction.Restarted, 1),
+		reports:      make(chan Report, reportQueue),
+		ended:        make(chan kill.Result, endedQueue),
+		scanned:      make(chan struct{}, 1),
+		reclaims:     make(chan eviction.Signal, endedQueue),
+		stepOutcomes: make(chan eviction.StepOutcome, endedQueue),
+		observer:     eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()
@@ -311,6 +310,9 @@ func (l *Loop) configure(cfg Config) {
 	cfg.HousekeepingInterval, cfg.Eviction.Lapse = l.cfg.HousekeepingInterval, l.cfg.Eviction.Lapse
 	l.driver.State = l.driver.State.Under(&l.cfg.Eviction, &cfg.Eviction)
 	l.cfg, l.driver.Config, l.observer.Model = &cfg, &cfg.Eviction, cfg.MemoryModel
+	if window := cfg.Eviction.MemoryStallWindow; window != l.observer.Thrash.Window {
+		l.observer.Thrash = stats.Thrash{Window: window}
+	}
 	l.start()
 }
 
@@ -333,13 +335,13 @@ func (l *Loop) start() {
 func (l *Loop) killEnded(r kill.Result) {
 	l.report(Report{At: time.Now(), Ended: &r})
 	i := l.indexOf(r.UID)
-	if i >= 0 {
+	if i >= 0 && r.Container == "" {
 		l.figures[i].gone = r.Gone
 	}
 	switch {
 	case !r.Gone.IsZero():
 		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Ended: r.Gone, Signalled: !r.Signalled.IsZero()})
-		if i >= 0 && l.pods[i].Meter != nil {
+		if i >= 0 && l.pods[i].Meter != nil && r.Container == "" {
 			l.unreaped = append(l.unreaped, unreaped{r.UID, l.pods[i].Meter})
 		}
 	case errors.Is(r.Err, kill.ErrNotSignalled):

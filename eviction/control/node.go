@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
@@ -18,6 +20,9 @@ type refusal struct {
 // Measure implements eviction.Node.
 func (n node) Measure(processes bool) []eviction.Candidate { return n.sample(processes) }
 
+// MeasureContainers implements eviction.Node.
+func (n node) MeasureContainers(pod *eviction.Pod) { n.readContainers(n.indexOf(pod.UID)) }
+
 // UnknownPods implements eviction.Node.
 func (n node) UnknownPods() bool { return n.unknown.UnknownPods(n.pods) }
 
@@ -32,24 +37,10 @@ func (n node) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need evic
 	return n.reclaimer != nil
 }
 
-// ReclaimMemory implements eviction.Node.
-func (n node) ReclaimMemory(r *eviction.MemoryReclaim) {
-	if n.memory != nil {
-		n.memory.Reclaim(r)
-	}
-}
-
-// Throttle implements eviction.Node.
-func (n node) Throttle(t *eviction.Throttle) {
-	if n.throttler != nil {
-		n.throttler.Throttle(t)
-	}
-}
-
-// EndThrottle implements eviction.Node.
-func (n node) EndThrottle(t *eviction.ThrottleEnd) {
-	if n.throttler != nil {
-		n.throttler.End(t)
+// Take implements eviction.Node.
+func (n node) Take(s *eviction.StepAction) {
+	if n.steps != nil {
+		n.steps.Take(s)
 	}
 }
 
@@ -78,6 +69,29 @@ func (n node) Kill(e *eviction.Eviction) error {
 		n.intents.Withdraw(f)
 	}
 	return err
+}
+
+var errNoContainer = errors.New("the container cannot be ended alone: its cgroup is not known")
+
+// Restart implements eviction.Node. In a dry run nothing is killed.
+func (n node) Restart(r *eviction.ContainerRestart) error {
+	i := n.indexOf(r.Pod.UID)
+	if n.cfg.Eviction.DryRun {
+		return nil
+	}
+	victim := n.victim(i)
+	if victim.Target = nil; n.pods[i].Container != nil {
+		victim.Target, victim.Usage = n.pods[i].Container(r.Container)
+	}
+	if victim.Target == nil {
+		n.refusals = append(n.refusals, refusal{r.Pod, errNoContainer})
+		return errNoContainer
+	}
+	victim.Container, victim.Grace, victim.Soft = r.Name(), r.Grace, !r.Hard
+	if r.Hard {
+		victim.Held = n.figures[i].usage.Containers[r.Container].Memory
+	}
+	return n.begin(i, victim)
 }
 
 // Resume implements eviction.Node.

@@ -25,6 +25,8 @@ type Meter interface {
 	// ReadMemory is Read without the processes, and without the containers if not
 	// asked for. Once it was called it opens nothing and allocates nothing.
 	ReadMemory(s *stats.Pod, containers bool) error
+	// ReadStall reads how long the pod's tasks have waited for memory.
+	ReadStall() (stats.Stall, error)
 }
 
 // Waiter is where the loop sleeps until the kernel or a port wakes it.
@@ -69,6 +71,9 @@ type Pod struct {
 	Target kill.Target
 	// Usage reads what the pod holds, from any goroutine; nil if unknown.
 	Usage func() stats.Amount
+	// Container is what there is to kill of a container, by its index, and what reads its usage; nil where no container
+	// can be ended alone.
+	Container func(i int) (kill.Target, func() stats.Amount)
 }
 
 // Reclaimer frees what the node can free without ending a pod, in a goroutine of
@@ -80,22 +85,14 @@ type Reclaimer interface {
 	Reclaimed() <-chan eviction.Signal
 }
 
-// MemoryReclaimer reclaims memory of pods, and measures it, in a goroutine of its own.
-type MemoryReclaimer interface {
-	// Reclaim begins an attempt, or a measurement, and returns at once.
-	Reclaim(*eviction.MemoryReclaim)
-	// Reclaimed receives the result of each.
-	Reclaimed() <-chan eviction.MemoryReclaimed
-}
-
-// Throttler sets memory.high of pods, in a goroutine of its own.
-type Throttler interface {
-	// Throttle and End return at once.
-	Throttle(*eviction.Throttle)
-	End(*eviction.ThrottleEnd)
-	// Throttled receives what has become of a throttle: one result when memory.high is set, or was not, and one
-	// when it is what it was before.
-	Throttled() <-chan eviction.ThrottleOutcome
+// Steps takes steps before evictions on pods, in goroutines of its own. Those on containers are taken by a reader
+// of the reports, once they are kept.
+type Steps interface {
+	// Take begins a step, or ends it, and returns at once. It leaves steps of other kinds alone.
+	Take(*eviction.StepAction)
+	// Outcomes receives what has become of them: one outcome of each request to reclaim or to measure; of a
+	// throttle one when memory.high is set, or was not, and one when it is what it was before.
+	Outcomes() <-chan eviction.StepOutcome
 }
 
 // DiskScanner scans what pods hold on disks, in a goroutine of its own.
@@ -148,13 +145,12 @@ const (
 	Reconfigured Source = "reconfigured"
 	GraceEnded   Source = "grace-ended"
 	PodRestarted Source = "pod-restarted"
-	PodReclaimed Source = "pod-reclaimed"
-	PodThrottled Source = "pod-throttled"
+	StepTaken    Source = "step-taken"
 	Watched      Source = "watched"
 )
 
 // numSources is how many there are, with those that Waiter names.
-const numSources = 15
+const numSources = 14
 
 // Report is the result of one pass. It is a copy: readers may keep it.
 type Report struct {
@@ -175,6 +171,8 @@ type Report struct {
 	// Resumed are the victims of before the start whose kill has begun again, and
 	// NotResumed those whose kill could not.
 	Resumed, NotResumed []eviction.Resumed
+	// NotRestarted are the restarts that could not begin.
+	NotRestarted []eviction.ContainerRestart
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
 	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.
@@ -183,17 +181,16 @@ type Report struct {
 	VictimUsage []eviction.VictimUsage
 	Restarted   []eviction.Restarted
 	Arrived     []types.UID
-	// MemoryReclaimed, ThrottleOutcomes and Fastest are as of eviction.Input.
-	MemoryReclaimed  []eviction.MemoryReclaimed
-	ThrottleOutcomes []eviction.ThrottleOutcome
-	Fastest          eviction.Growth
-	DiskScans        bool
-	ScannedSince     time.Time
-	UnknownPods      bool
-	Candidates       []eviction.Candidate
-	Sampled          bool
-	Exited           []*eviction.Pod
-	Repeated         [eviction.NumSignals]bool
+	// StepOutcomes and Fastest are as of eviction.Input.
+	StepOutcomes []eviction.StepOutcome
+	Fastest      eviction.Growth
+	DiskScans    bool
+	ScannedSince time.Time
+	UnknownPods  bool
+	Candidates   []eviction.Candidate
+	Sampled      bool
+	Exited       []*eviction.Pod
+	Repeated     [eviction.NumSignals]bool
 	// Started is the state before the pass in the first report of a loop and of a
 	// configuration; nil in the others.
 	Started *eviction.State
@@ -209,21 +206,20 @@ type Report struct {
 	Ended *kill.Result
 }
 
-// Ports of the loop. Intents, DiskScanner, Reclaimer, MemoryReclaimer, Throttler, UnknownPods, Pulse and
-// CPUTime may be nil: then an eviction survives this process once its report is kept, disk figures are as of
-// each pass, the node has nothing to free by itself, no memory is reclaimed from pods, none is throttled, no pod is
-// unknown, and the processor time of the loop is not bounded.
+// Ports of the loop. Intents, DiskScanner, Reclaimer, Steps, UnknownPods, Pulse and CPUTime may be nil: then an
+// eviction survives this process once its report is kept, disk figures are as of each pass, the node has nothing
+// to free by itself, no memory is reclaimed from pods and none is throttled, no pod is unknown, and the processor
+// time of the loop is not bounded.
 type Ports struct {
-	Sensor          Sensor
-	Waiter          Waiter
-	Killer          Killer
-	Intents         Intents
-	DiskScanner     DiskScanner
-	Reclaimer       Reclaimer
-	MemoryReclaimer MemoryReclaimer
-	Throttler       Throttler
-	UnknownPods     UnknownPods
-	Pulse           Pulse
+	Sensor      Sensor
+	Waiter      Waiter
+	Killer      Killer
+	Intents     Intents
+	DiskScanner DiskScanner
+	Reclaimer   Reclaimer
+	Steps       Steps
+	UnknownPods UnknownPods
+	Pulse       Pulse
 	// CPUTime is the processor time that the calling thread has used.
 	CPUTime func() time.Duration
 }

@@ -74,23 +74,17 @@ func (l *Loop) forward(ctx context.Context) {
 	if l.reclaimer != nil {
 		reclaimed = l.reclaimer.Reclaimed()
 	}
-	var memory <-chan eviction.MemoryReclaimed
-	if l.memory != nil {
-		memory = l.memory.Reclaimed()
-	}
-	var throttles <-chan eviction.ThrottleOutcome
-	if l.throttler != nil {
-		throttles = l.throttler.Throttled()
+	var steps <-chan eviction.StepOutcome
+	if l.steps != nil {
+		steps = l.steps.Outcomes()
 	}
 	for {
 		select {
 		case <-ctx.Done():
 			l.waiter.Wake()
 			return
-		case outcome := <-memory:
-			forward(ctx, l.memoryReclaims, outcome)
-		case outcome := <-throttles:
-			forward(ctx, l.throttles, outcome)
+		case outcome := <-steps:
+			forward(ctx, l.stepOutcomes, outcome)
 		case <-scanned:
 			select {
 			case l.scanned <- struct{}{}:
@@ -140,12 +134,9 @@ func (l *Loop) receive() (passed, open bool) {
 		case signal := <-l.reclaims:
 			l.reclaimed = append(l.reclaimed, eviction.ReclaimOutcome{For: signal, Ended: true})
 			l.pass(eviction.Housekeeping, Reclaimed)
-		case outcome := <-l.memoryReclaims:
-			l.memoryReclaimed = append(l.memoryReclaimed, outcome)
-			l.pass(eviction.Event, PodReclaimed)
-		case outcome := <-l.throttles:
-			l.throttled = append(l.throttled, outcome)
-			l.pass(eviction.Event, PodThrottled)
+		case outcome := <-l.stepOutcomes:
+			l.stepped = append(l.stepped, outcome)
+			l.pass(eviction.Event, StepTaken)
 		case result, open := <-l.ended:
 			if !open {
 				return passed, false

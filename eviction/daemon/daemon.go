@@ -86,9 +86,8 @@ type Daemon struct {
 	tracker    *podTracker
 	disks      *collect.DiskScanner
 	notifier   *collect.MemoryNotifier
-	memoryHigh *memoryHigh      // nil where memory.high is not set
-	reclaimer  *memoryReclaimer // nil where no memory is reclaimed from pods
-	throttler  *throttler       // nil where no pod is throttled
+	memoryHigh *memoryHigh // nil where memory.high is not set
+	steps      *podSteps
 	killer     *kill.Killer
 	changes    *undo.Log // nil in a dry run, and if it could not be created
 	runtimeDir string
@@ -156,6 +155,9 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if kubelet := FindKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !cfg.Force {
 		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
 	}
+	if err := d.checkRestarts(&compiled); err != nil {
+		return nil, cli.BadInput(err)
+	}
 	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -221,12 +223,8 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.memoryHigh = d.newMemoryHigh(file); d.memoryHigh != nil {
 		ports.Waiter = d.memoryHigh
 	}
-	if d.reclaimer = d.newMemoryReclaimer(); d.reclaimer != nil {
-		ports.MemoryReclaimer = d.reclaimer
-	}
-	if d.throttler = d.newThrottler(); d.throttler != nil {
-		ports.Throttler = d.throttler
-	}
+	d.steps = d.newPodSteps()
+	ports.Steps = d.steps
 	if d.cluster != nil {
 		ports.Killer = d.cluster.killer(d.killer, d.tracker.running)
 	}
@@ -302,9 +300,13 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	if without("memoryReclaimBudget", c.Eviction.MemoryReclaims.Budget > 0, d.withoutMemoryReclaim()) {
 		c.Eviction.MemoryReclaims = eviction.MemoryReclaims{}
 	}
+	if without("containerPressure: restart", c.Eviction.Restarts.BackOff > 0, d.withoutContainers()) {
+		c.Eviction.Restarts = eviction.Restarts{}
+	}
 	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
 		c.Eviction.ThrottlePeriod = 0
 	}
+	without("memory.stall", c.Eviction.MemoryStallWindow > 0, d.withoutStalls())
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
 	}
@@ -396,13 +398,7 @@ func (d *Daemon) startAround(ctx context.Context, around *sync.WaitGroup) {
 	if d.memoryHigh != nil {
 		around.Go(func() { d.memoryHigh.run(ctx) })
 	}
-	if d.reclaimer != nil {
-		around.Go(func() { d.reclaimer.run(ctx) })
-	}
-	if d.throttler != nil {
-		d.throttler.changes = d.changes
-		around.Go(func() { d.throttler.run(ctx) })
-	}
+	around.Go(func() { d.steps.run(ctx) })
 	around.Go(func() { d.disks.Run(ctx) })
 	around.Go(func() { d.syncPods(ctx) })
 	around.Go(func() { d.enforceAllocatable(ctx) })

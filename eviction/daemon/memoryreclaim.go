@@ -24,8 +24,8 @@ type memoryReclaimer struct {
 	groupOf  func(types.UID) string // "" for a pod without a cgroup
 	pods     func() []types.UID
 	log      *slog.Logger
-	requests chan *eviction.MemoryReclaim
-	results  chan eviction.MemoryReclaimed
+	requests chan *eviction.StepAction
+	outcomes chan<- eviction.StepOutcome
 }
 
 // withoutMemoryReclaim says why the kernel has no memory.reclaim; "" if it has.
@@ -39,29 +39,25 @@ func (d *Daemon) withoutMemoryReclaim() string {
 	return ""
 }
 
-// newMemoryReclaimer is nil in a dry run, and where the kernel has no memory.reclaim.
-func (d *Daemon) newMemoryReclaimer() *memoryReclaimer {
-	if d.dryRun || d.withoutMemoryReclaim() != "" {
-		return nil
-	}
+func (d *Daemon) newMemoryReclaimer(outcomes chan<- eviction.StepOutcome) *memoryReclaimer {
 	return &memoryReclaimer{
 		cgroups: d.node.cgroups, groupOf: d.tracker.groupOf, pods: d.tracker.uids, log: d.log,
-		requests: make(chan *eviction.MemoryReclaim, 1), results: make(chan eviction.MemoryReclaimed),
+		requests: make(chan *eviction.StepAction, 1), outcomes: outcomes,
 	}
 }
 
-// Reclaim implements control.MemoryReclaimer. A request that waits is dropped: the loop makes a second one only
-// after a change of its configuration, and then ignores the result of the first.
-func (r *memoryReclaimer) Reclaim(request *eviction.MemoryReclaim) {
+// take implements stepTaker. A request that waits is dropped: the loop makes a second one only after a change of its
+// configuration, and then ignores the outcome of the first.
+func (r *memoryReclaimer) take(request *eviction.StepAction) {
+	if request.Over { // nothing is in effect between two requests
+		return
+	}
 	select {
 	case <-r.requests:
 	default:
 	}
 	r.requests <- request
 }
-
-// Reclaimed implements control.MemoryReclaimer.
-func (r *memoryReclaimer) Reclaimed() <-chan eviction.MemoryReclaimed { return r.results }
 
 // run carries out requests until ctx ends.
 func (r *memoryReclaimer) run(ctx context.Context) {
@@ -75,7 +71,7 @@ func (r *memoryReclaimer) run(ctx context.Context) {
 				result = r.reclaim(ctx, request)
 			}
 			select {
-			case r.results <- result:
+			case r.outcomes <- result:
 			case <-ctx.Done():
 				return
 			}
@@ -84,7 +80,8 @@ func (r *memoryReclaimer) run(ctx context.Context) {
 }
 
 // measure measures all pods twice, reclaimWatch apart. Those that cannot be measured are left out.
-func (r *memoryReclaimer) measure(ctx context.Context) (result eviction.MemoryReclaimed) {
+func (r *memoryReclaimer) measure(ctx context.Context) eviction.StepOutcome {
+	result := eviction.StepOutcome{Step: eviction.ReclaimMemory}
 	before := map[types.UID]reading{}
 	for _, uid := range r.pods() {
 		if m, err := r.read(uid); err == nil {
@@ -104,9 +101,9 @@ func (r *memoryReclaimer) measure(ctx context.Context) (result eviction.MemoryRe
 
 // reclaim writes memory.reclaim of one pod, and watches it. What is asked for is never more than the pod has
 // above its request by then.
-func (r *memoryReclaimer) reclaim(ctx context.Context, request *eviction.MemoryReclaim) eviction.MemoryReclaimed {
+func (r *memoryReclaimer) reclaim(ctx context.Context, request *eviction.StepAction) eviction.StepOutcome {
 	uid := request.Pod.UID
-	result := eviction.MemoryReclaimed{UID: uid}
+	result := eviction.StepOutcome{Step: eviction.ReclaimMemory, UID: uid}
 	before, err := r.read(uid)
 	if err != nil {
 		return result

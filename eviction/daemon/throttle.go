@@ -26,10 +26,10 @@ type throttler struct {
 	cgroups  *cgroup.System
 	groupOf  func(types.UID) string
 	log      *slog.Logger
-	requests chan any // *eviction.Throttle, *eviction.ThrottleEnd
-	results  chan eviction.ThrottleOutcome
-	// changes is set before run: memory.high of a killed evictd is put back by its log.
-	changes *undo.Log
+	requests chan *eviction.StepAction
+	outcomes chan<- eviction.StepOutcome
+	// changes has the log that puts memory.high of a killed evictd back; it is opened before run.
+	changes func() *undo.Log
 
 	// Owned by run.
 	pod    *eviction.Pod // nil while none is throttled
@@ -48,32 +48,20 @@ func (d *Daemon) withoutThrottle() string {
 	return ""
 }
 
-// newThrottler is nil in a dry run, and where no pod can be throttled.
-func (d *Daemon) newThrottler() *throttler {
-	if d.dryRun || d.withoutThrottle() != "" {
-		return nil
-	}
+func (d *Daemon) newThrottler(outcomes chan<- eviction.StepOutcome) *throttler {
 	return &throttler{
-		cgroups: d.node.cgroups, groupOf: d.tracker.groupOf, log: d.log,
-		requests: make(chan any, 8), results: make(chan eviction.ThrottleOutcome),
+		cgroups: d.node.cgroups, groupOf: d.tracker.groupOf, log: d.log, changes: func() *undo.Log { return d.changes },
+		requests: make(chan *eviction.StepAction, 8), outcomes: outcomes,
 	}
 }
 
-// Throttle implements control.Throttler.
-func (t *throttler) Throttle(request *eviction.Throttle) { t.ask(request) }
-
-// End implements control.Throttler. One that is lost is made up for by the deadline.
-func (t *throttler) End(request *eviction.ThrottleEnd) { t.ask(request) }
-
-func (t *throttler) ask(request any) {
+// take implements stepTaker. An end that is lost is made up for by the deadline.
+func (t *throttler) take(request *eviction.StepAction) {
 	select {
 	case t.requests <- request:
 	default:
 	}
 }
-
-// Throttled implements control.Throttler.
-func (t *throttler) Throttled() <-chan eviction.ThrottleOutcome { return t.results }
 
 // run carries out requests until ctx ends.
 func (t *throttler) run(ctx context.Context) {
@@ -81,29 +69,27 @@ func (t *throttler) run(ctx context.Context) {
 	deadline := time.NewTimer(time.Hour)
 	defer deadline.Stop()
 	for {
-		var outcome eviction.ThrottleOutcome
+		var outcome eviction.StepOutcome
 		select {
 		case <-ctx.Done():
 			return
 		case <-deadline.C:
 			outcome = t.end()
 		case request := <-t.requests:
-			switch request := request.(type) {
-			case *eviction.Throttle:
+			switch {
+			case !request.Over:
 				t.end()
 				outcome = t.begin(request)
 				deadline.Reset(request.For)
-			case *eviction.ThrottleEnd:
-				if t.pod != nil && t.pod.UID == request.UID {
-					outcome = t.end()
-				}
+			case t.pod != nil && t.pod.UID == request.Pod.UID:
+				outcome = t.end()
 			}
 		}
 		if outcome.UID == "" {
 			continue
 		}
 		select {
-		case t.results <- outcome:
+		case t.outcomes <- outcome:
 		case <-ctx.Done():
 			return
 		}
@@ -111,14 +97,14 @@ func (t *throttler) run(ctx context.Context) {
 }
 
 // begin sets memory.high of a pod above its usage, where no other program has set one in the pod.
-func (t *throttler) begin(request *eviction.Throttle) eviction.ThrottleOutcome {
-	outcome := eviction.ThrottleOutcome{UID: request.Pod.UID}
-	high, change, err := t.set(t.groupOf(request.Pod.UID), request.Room)
+func (t *throttler) begin(request *eviction.StepAction) eviction.StepOutcome {
+	outcome := eviction.StepOutcome{Step: eviction.Throttle, UID: request.Pod.UID}
+	high, change, err := t.set(t.groupOf(request.Pod.UID), request.Bytes)
 	if err != nil {
 		outcome.Refused = err.Error()
 		return outcome
 	}
-	t.pod, t.change, outcome.High = request.Pod, change, high
+	t.pod, t.change, outcome.Bytes = request.Pod, change, high
 	return outcome
 }
 
@@ -126,7 +112,7 @@ func (t *throttler) set(group string, room int64) (high int64, change *undo.Chan
 	switch {
 	case group == "":
 		return 0, nil, errors.New("the pod has no cgroup")
-	case t.changes == nil:
+	case t.changes() == nil:
 		return 0, nil, errors.New("memory.high could not be put back if evictd were killed")
 	}
 	children, err := t.cgroups.Children(group)
@@ -150,18 +136,19 @@ func (t *throttler) set(group string, room int64) (high int64, change *undo.Chan
 	}
 	file, _ := t.cgroups.MemoryHighFile(group)
 	high = (usage + max(room, pageSize)) / pageSize * pageSize // below its usage, the kernel would reclaim in the write
-	change, err = t.changes.Set(file, strconv.FormatInt(high, 10))
+	change, err = t.changes().Set(file, strconv.FormatInt(high, 10))
 	return high, change, err
 }
 
 // end puts memory.high back.
-func (t *throttler) end() (outcome eviction.ThrottleOutcome) {
+func (t *throttler) end() (outcome eviction.StepOutcome) {
 	if t.pod == nil {
 		return outcome
 	}
 	if err := t.change.Undo(); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		t.log.Warn("memory.high of a pod could not be restored; evictd undo tries again", "pod", t.pod.String(), "error", err)
 	}
-	outcome.UID, t.pod, t.change = t.pod.UID, nil, nil
+	outcome.Step, outcome.UID = eviction.Throttle, t.pod.UID
+	t.pod, t.change = nil, nil
 	return outcome
 }

@@ -17,10 +17,10 @@ type metrics struct {
 	condition, memory, outside     *prometheus.GaugeVec
 	until, growth                  *prometheus.GaugeVec
 	passes, kernelKills, steps     *prometheus.CounterVec
+	restarts                       *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
 	measured                       *prometheus.GaugeVec
-	memorySteps                    *memorySteps
-	freed, lost                    prometheus.Counter
+	freed, lost, reclaimed         prometheus.Counter
 	lostBefore                     uint64
 	inFlight, lastPass             prometheus.Gauge
 }
@@ -48,8 +48,9 @@ func newMetrics(set *metric.Set) *metrics {
 		measured:    gauge("evictd_signal_measured", "1 where a signal with a threshold was measured, 0 where it could not be: nothing is evicted for it.", "signal"),
 		lost:        counter("evictd_reports_lost_total", "Reports of the loop that were dropped because the queue was full.").WithLabelValues(),
 		lastPass:    gauge("evictd_last_pass_timestamp_seconds", "When the loop last reported a pass.").WithLabelValues(),
-		memorySteps: newMemorySteps(set),
-		steps:       counter("evictd_steps_total", "Steps before evictions on containers, by step, cause (soft, hard or limit) and outcome: taken, over, failed or dry-run.", "step", "cause", "outcome"),
+		reclaimed:   counter("evictd_memory_reclaimed_bytes_total", "Memory that was reclaimed from pods above their request (memory.reclaim).").WithLabelValues(),
+		steps:       counter("evictd_steps_total", "Steps before evictions by step, cause (soft, hard or limit, as far as it has one) and outcome: taken, over, failed or dry-run.", "step", "cause", "outcome"),
+		restarts:    counter("evictd_container_restarts_total", "Containers that were ended in place of their pods, for a kubelet to start them again, by signal, kind of threshold and outcome: ended, failed or dry-run.", "signal", "kind", "outcome"),
 		inFlight:    gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
 		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel's OOM killer has killed, by the limit reached: node, pods, pod, other or unknown.", "limit"),
 	}

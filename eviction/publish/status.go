@@ -41,7 +41,6 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		MemoryAvailable: memory(&s.Node),
 		Stalls:          stalls(&s.Node),
 		Reclaiming:      reclaiming(&s),
-		Memory:          memoryInProgress(&s),
 	}
 	if pod := s.Grower; pod != nil {
 		status.Growing = &nodestatus.Growing{Pod: pod.String(), UID: pod.UID, PerSecond: eviction.MemoryAvailable.Quantity(s.Growth)}
@@ -127,7 +126,7 @@ func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStat
 			status.Available = signal.Quantity(available)
 			status.Age = metav1.Duration{Duration: s.At.Sub(o.Time)}
 		}
-		if capacity, known := o.Capacity.Get(); known {
+		if capacity, known := o.Capacity.Get(); known && signal != eviction.MemoryStall {
 			status.Capacity = signal.Quantity(capacity)
 		}
 		for i := range s.Eviction.Thresholds {

@@ -36,9 +36,8 @@ type record struct {
 	// them.
 	Evictions []decided `json:"evictions,omitempty"`
 	Ended     *ended    `json:"ended,omitempty"`
-	// Steps before evictions that were taken, or ended, in the pass, and what was done about the memory of pods.
-	Steps  []Taken      `json:"steps,omitempty"`
-	Memory []MemoryStep `json:"memory,omitempty"`
+	// Steps before evictions that were taken, or ended, in the pass.
+	Steps []Taken `json:"steps,omitempty"`
 	// Lost counts the reports that were not recorded in time, since the start.
 	Lost uint64 `json:"lost,omitempty"`
 }
@@ -59,26 +58,6 @@ type decided struct {
 	Failed             bool                `json:"failed,omitempty"`
 	Held               string              `json:"held,omitempty"` // as of nodestatus.Eviction
 	Ranking            []nodestatus.Ranked `json:"ranking,omitempty"`
-}
-
-// Taken is a step before evictions on a container of a pod, or its end.
-type Taken struct {
-	At        nodestatus.Time `json:"at"`
-	Step      string          `json:"step"`
-	Pod       string          `json:"pod"` // namespace/name
-	UID       types.UID       `json:"uid"`
-	Container string          `json:"container"`
-	Over      bool            `json:"over,omitempty"`
-	Because   string          `json:"because"`
-}
-
-func taken(r *control.Report) (all []Taken) {
-	for i := range r.Decisions {
-		for _, s := range r.Decisions[i].Steps {
-			all = append(all, Taken{nodestatus.Time{Time: r.At}, s.Step.String(), s.Pod.String(), s.Pod.UID, s.Container, s.Over, s.Because})
-		}
-	}
-	return all
 }
 
 // ended is what became of a kill.
@@ -149,6 +128,10 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		if left, falls := o.UsedUpIn.Get(); falls {
 			measured.UsedUpIn = &metav1.Duration{Duration: time.Duration(left)}
 		}
+		if signal == eviction.MemoryStall {
+			full := stats.Known(stats.WholeTime).Minus(o.Available)
+			measured.Available, measured.Capacity, measured.Full, measured.Some, measured.ReadBack = nil, nil, share(full), share(o.Some), quantity(o.ReadBack)
+		}
 		raw, _ := json.Marshal(measured) // of numbers
 		s.Signals[signal.String()] = raw
 	}
@@ -165,12 +148,18 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Exited {
 		s.Exited = append(s.Exited, pod.String())
 	}
+	for i := range r.NotRestarted {
+		s.RestartFails = append(s.RestartFails, r.NotRestarted[i].Pod.String())
+	}
 	for i := range r.NotResumed {
 		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
 	}
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {
 			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
+		}
+		for j := range r.Decisions[i].Restarts {
+			put(&s.Kills, r.Decisions[i].Restarts[j].Pod.String(), simulate.FileKill{Reported: true})
 		}
 	}
 	if r.DiskScans {
@@ -198,7 +187,7 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		put(&s.Restarted, pod.UID, simulate.FileRestart{Forbidden: pod.Forbidden})
 	}
 	s.Arrived = r.Arrived
-	memory(r, s)
+	outcomes(r, s)
 	for _, u := range r.VictimUsage {
 		put(&s.VictimUsage, u.UID, *resource.NewQuantity(u.Memory, resource.BinarySI))
 	}
@@ -213,6 +202,9 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 	u := &simulate.FileUsage{
 		Memory: quantity(c.Usage.Memory), Swap: quantity(c.Usage.Swap), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
 		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked),
+	}
+	if u.Stalled = share(c.Stalled); c.ReadBack != 0 {
+		u.ReadBack = resource.NewQuantity(c.ReadBack, resource.BinarySI)
 	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
 		used := &c.Usage.Containers[i]
@@ -234,6 +226,15 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 
 func volume(v *stats.Volume) simulate.FileVolumeUsage {
 	return simulate.FileVolumeUsage{Used: quantity(v.Used), Inodes: quantity(v.Inodes)}
+}
+
+func share(a stats.Amount) *eviction.Share {
+	n, known := a.Get()
+	if !known {
+		return nil
+	}
+	share := eviction.Share(n)
+	return &share
 }
 
 func put[K comparable, V any](m *map[K]V, name K, value V) {

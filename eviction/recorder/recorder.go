@@ -181,7 +181,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		return
 	}
 	if report.Ended != nil {
-		r.append(&record{At: report.At, Ended: end(report.Ended)})
+		if report.Ended.Container == "" { // else the next pass has it
+			r.append(&record{At: report.At, Ended: end(report.Ended)})
+		}
 		return
 	}
 	pods := r.pods
@@ -223,7 +225,7 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 	maps.DeleteFunc(s.Kills, func(name string, _ simulate.FileKill) bool { return unknown(name) })
 	r.pods = pods
 	r.append(&record{
-		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Memory: memorySteps(report), Lost: r.lost.Load(),
+		At: report.At, Step: s, Source: report.Source, DryRun: report.DryRun, Evictions: decisions(report), Steps: taken(report), Lost: r.lost.Load(),
 	})
 }
 

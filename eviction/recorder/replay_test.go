@@ -21,6 +21,7 @@ import (
 	"github.com/evictd/evictd/eviction/simulate"
 	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 func (i *incident) configuration() config.EvictdConfiguration {
@@ -31,7 +32,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 	for _, s := range []struct {
 		name    string
 		amounts []string
-	}{{"memory.available", []string{"1Gi", "2Gi", "20%"}}, {"nodefs.available", []string{"10Gi", "15%", "20Gi"}}, {"pid.available", []string{"500", "1000", "30%"}}, {"swap.available", []string{"100Mi", "200Mi", "20%"}}} {
+	}{{"memory.available", []string{"1Gi", "2Gi", "20%"}}, {"nodefs.available", []string{"10Gi", "15%", "20Gi"}}, {"pid.available", []string{"500", "1000", "30%"}}, {"swap.available", []string{"100Mi", "200Mi", "20%"}}, {"memory.stall", []string{"40%", "30%", "20%"}}} {
 		if !i.chance(4) {
 			file.EvictionHard[s.name] = s.amounts[i.IntN(2)]
 		}
@@ -48,7 +49,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 	if i.chance(3) {
 		file.HardEvictionGracePeriod = &metav1.Duration{Duration: i.between(0, time.Second)}
 	}
-	i.configureMemory(&file)
+	i.configureSteps(&file)
 	if i.chance(2) {
 		file.WarningNamespaces = []string{"default"}
 		file.WarningLead, file.WarningInterval = metav1.Duration{Duration: i.between(time.Second, 20*time.Second)}, metav1.Duration{Duration: i.between(time.Second, time.Minute)}
@@ -71,8 +72,7 @@ func (i *incident) run(t *testing.T) (decided []string, recording *Recording) {
 	if i.chance(2) {
 		cfg.Eviction.SoftPatience = 7 * time.Second
 	}
-	memory := newIncidentMemory(i)
-	ports := control.Ports{Sensor: i, Waiter: i, Killer: killer{i}, MemoryReclaimer: memory, Throttler: memory}
+	ports := control.Ports{Sensor: i, Waiter: i, Killer: killer{i}, Steps: &incidentSteps{i, make(chan eviction.StepOutcome, 64)}}
 	if i.chance(2) {
 		ports.DiskScanner = i
 	}
@@ -118,9 +118,8 @@ func (i *incident) live(t *testing.T, cfg control.Config, ports control.Ports, f
 				i.first = r.At
 			}
 			for _, d := range r.Decisions {
-				*decided = append(*decided, memoryLines(r.At.Sub(i.first), simulate.MemorySteps(&d))...)
-				for _, s := range d.Steps {
-					i.steps = append(i.steps, stepLine(r.At.Sub(i.first), s.Pod.String(), s.Over, s.Because))
+				for j := range d.Steps {
+					i.steps = append(i.steps, stepLine(r.At.Sub(i.first), nodestatus.NewStep(&d.Steps[j])))
 				}
 				for _, e := range d.Evictions {
 					*decided = append(*decided, line(r.At.Sub(i.first), e.Pod.String(), e.Signal.String(), e.Grace, e.GracePeriodSeconds))
@@ -158,9 +157,7 @@ func line(at time.Duration, pod, signal string, grace time.Duration, seconds int
 	return fmt.Sprintf("%v %s for %s in %v of %ds", at, pod, signal, grace, seconds)
 }
 
-func stepLine(at time.Duration, pod string, over bool, because string) string {
-	return fmt.Sprintf("%v %s over: %t, %s", at, pod, over, because)
-}
+func stepLine(at time.Duration, s nodestatus.Step) string { return fmt.Sprint(at, " ", s.Text()) }
 
 // rule: M.57
 func TestARecordedIncidentReplaysToTheSameDecisions(t *testing.T) { replayIncidents(t, 60) }
@@ -187,17 +184,13 @@ func replayIncidents(t *testing.T, incidents int) {
 			for _, s := range replay(t, recording, recording.Scenario(&stories[len(stories)-1])) {
 				at, err := time.ParseDuration(s.At)
 				require.NoError(t, err)
-				replayed = append(replayed, memoryLines(at, s.Memory)...)
-				for _, m := range s.Memory {
-					evictions[m.Do]++
-				}
 				for _, e := range s.Evictions {
 					replayed = append(replayed, line(at, e.Pod, e.Signal, e.Grace, e.GracePeriodSeconds))
 					evictions[e.Signal]++
 				}
 				for _, b := range s.Before {
-					steps = append(steps, stepLine(at, b.Pod, b.Over, b.Because))
-					evictions[b.Step]++
+					steps = append(steps, stepLine(at, b))
+					evictions[map[bool]string{true: "end of "}[b.Over]+b.Step]++
 				}
 				for _, pod := range s.FailedKills {
 					replayed = append(replayed, s.At+" fails "+pod)
@@ -221,7 +214,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			t.Fatalf("with seed %d", seed)
 		}
 	}
-	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission", "warn", "reclaim", "reclaimed", "throttle", "endThrottle"} {
+	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "memory.stall", "emptydirfs.limit", "admission", "warn", "end of warn", "reclaim", "end of reclaim", "throttle", "end of throttle"} {
 		if evictions[signal] < incidents/20 {
 			t.Errorf("too few evictions for %s: %v", signal, evictions)
 		}

@@ -45,11 +45,10 @@ type Story struct {
 	Error string `json:"error,omitempty"`
 	// Next is the next eligible pod; empty without one.
 	Next string `json:"next,omitempty"`
-	// Before is what was done about the memory of pods before it was evicted, oldest first.
-	Before []MemoryStep `json:"before,omitempty"`
 	// Ranking is the order of victims, as it was; the first ones of it.
 	Ranking []nodestatus.Ranked `json:"ranking,omitempty"`
-	// Steps are those before evictions on the pod, oldest first.
+	// Steps are those on the pod before it was evicted, and where it was for memory those that reclaim from, or
+	// throttle, others; oldest first.
 	Steps []Taken `json:"steps,omitempty"`
 }
 
@@ -90,16 +89,6 @@ func parse(ring []journal.Segment) *Recording {
 	return &all
 }
 
-// Steps are all steps before evictions, oldest first.
-func (r *Recording) Steps() (all []Taken) {
-	for i := range r.segments {
-		for j := range r.segments[i].records {
-			all = append(all, r.segments[i].records[j].Steps...)
-		}
-	}
-	return all
-}
-
 // Stories are all evictions, oldest first.
 func (r *Recording) Stories() []Story {
 	var all []Story
@@ -114,15 +103,7 @@ func (r *Recording) Stories() []Story {
 			}
 		}
 	}
-	addMemory(all, r.MemorySteps())
-	steps := r.Steps()
-	for i := range all {
-		for _, s := range steps {
-			if s.UID == all[i].UID && !s.At.After(all[i].Decided.Time) {
-				all[i].Steps = append(all[i].Steps, s)
-			}
-		}
-	}
+	addSteps(all, r.Steps())
 	return all
 }
 
@@ -171,11 +152,6 @@ func finish(stories []Story, e *ended) {
 // About are the stories of a pod, by namespace/name, name alone or uid.
 func About(stories []Story, pod string) []Story {
 	return slices.DeleteFunc(slices.Clone(stories), func(s Story) bool { return !names(pod, s.Pod, s.UID) })
-}
-
-// StepsOn are the steps on a pod, as About.
-func StepsOn(steps []Taken, pod string) []Taken {
-	return slices.DeleteFunc(slices.Clone(steps), func(s Taken) bool { return !names(pod, s.Pod, s.UID) })
 }
 
 // names says whether a text is the namespace/name, the name or the uid of a pod.

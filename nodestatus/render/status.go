@@ -47,7 +47,6 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	for i := range s.Outside {
 		fmt.Fprintf(w, "%s\t%s; pods are evicted ten seconds apart\n", s.Outside[i].Condition, s.Outside[i].String())
 	}
-	showMemory(w, s.Memory)
 	showSteps(w, s.Steps)
 	fmt.Fprintln(w)
 	for _, c := range s.Conditions {
@@ -81,9 +80,17 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 }
 
 // showSteps writes the steps before evictions that are in effect.
-func showSteps(w io.Writer, steps []nodestatus.Step) {
-	for _, s := range steps {
-		fmt.Fprintf(w, "%s\tcontainer %s of %s since %s, last at %s, for %s\n", s.Step, s.Container, s.Pod, s.Since.Format(time.RFC3339), s.Last.Format(time.RFC3339), s.Cause)
+func showSteps(w io.Writer, steps []nodestatus.StepInEffect) {
+	for i := range steps {
+		s := &steps[i]
+		fmt.Fprintf(w, "%s\t%s since %s", s.Step.Step, s.Of(), s.Since.Format(time.RFC3339))
+		if !s.Last.Equal(s.Since.Time) {
+			fmt.Fprintf(w, ", last at %s", s.Last.Format(time.RFC3339))
+		}
+		if s.Cause != "" {
+			fmt.Fprintf(w, ", for %s", s.Cause)
+		}
+		fmt.Fprintln(w)
 	}
 }
 
@@ -124,20 +131,6 @@ func Ranking(w io.Writer, signal string, ranking []nodestatus.Ranked) {
 			why = "never: " + r.Protected
 		}
 		fmt.Fprintf(w, "%d\t%s\t%s\t%d\t%s\t%s\t%s\n", i+1, r.Pod, r.QOSClass, r.Priority, cmp.Or(Short(signal, r.Usage), "unknown"), Short(signal, r.Request), why)
-	}
-}
-
-// showMemory writes what is being done about the memory of pods.
-func showMemory(w io.Writer, steps []nodestatus.MemoryStep) {
-	for _, m := range steps {
-		switch {
-		case m.Step == "reclaim":
-			fmt.Fprintf(w, "reclaiming memory of %s since %s; %s in this round before\n", m.Pod, m.Since.Format(time.RFC3339), m.Bytes)
-		case m.High != "":
-			fmt.Fprintf(w, "throttling %s at %s since %s\n", m.Pod, m.High, m.Since.Format(time.RFC3339))
-		default:
-			fmt.Fprintf(w, "throttling %s since %s\n", m.Pod, m.Since.Format(time.RFC3339))
-		}
 	}
 }
 

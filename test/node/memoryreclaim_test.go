@@ -82,7 +82,7 @@ func TestMachineReclaimsPageCacheInPlaceOfAnEviction(t *testing.T) {
 				}
 				return
 			}
-			d.AwaitLog("reclaimed memory of a pod") // the condition may last for less than a look at it
+			d.AwaitLog("step=reclaim over=true") // the condition may last for less than a look at it
 			d.AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
 			d.MustHaveEvicted()
 			harness.MustRun(t, bystander, within, reader)
@@ -112,7 +112,7 @@ func TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed(t *testing.T) {
 			d.AwaitPods(memorySignal, bystander, reader, bomb)
 			reader.Do("read %s 3", cached(t, 200*harness.MiB))
 			if strings.HasPrefix(settings, "memoryReclaim") {
-				d.AwaitLog("reclaiming memory of a pod")
+				d.AwaitLog(`step=reclaim over=false of="`)
 			}
 			bomb.Send("leak 0 400Mi")
 			e := d.AwaitGone(bomb)

@@ -98,11 +98,9 @@ func compareWorlds(t *testing.T, seed uint64, worlds int) {
 	t.Logf("%d worlds from EVICTD_SEED=%d are the same", worlds, seed)
 }
 
-// isWhole says that each request has a method and a path, and a patch a body.
+// isWhole says that each request has a method and a path.
 func (w world) isWhole() bool {
-	return !slices.ContainsFunc(w.Requests, func(r request) bool {
-		return !strings.Contains(r.Request, " ") || strings.HasPrefix(r.Request, "PATCH") && len(r.Body) == 0
-	})
+	return !slices.ContainsFunc(w.Requests, func(r request) bool { return !strings.Contains(r.Request, " ") })
 }
 
 // difference is the first one in a world, empty where there is none.
@@ -181,6 +179,16 @@ func (s *side) run(t *testing.T, namespace string, w world) outcome {
 		r.Body = json.RawMessage(forget(string(r.Body), kept))
 		code, docs, err := r.send(s.client, s.host, kept)
 		require.NoError(t, err)
+		if path, _, _ := strings.Cut(r.Request, "?"); code == http.StatusConflict && strings.Contains(string(r.Body), "{rv:poddisruptionbudgets/") {
+			// The embedded API counts the pods of the budget beside the requests, and the version counts that.
+			_, path, _ = strings.Cut(path, " ")
+			read := request{Request: "GET " + path}
+			found, now, err := read.send(s.client, s.host, kept)
+			require.NoError(t, err)
+			s.answer(read, found, now, kept, applied)
+			code, docs, err = r.send(s.client, s.host, kept)
+			require.NoError(t, err)
+		}
 		out.answers = append(out.answers, s.answer(r, code, docs, kept, applied))
 	}
 	for _, kind := range watched {
@@ -315,9 +323,10 @@ func (s *side) remember(r request, code int, doc map[string]any, kept map[string
 	if code == http.StatusCreated {
 		applied[kind+"/"+name] = method == "PATCH"
 	}
-	// Other objects have managers in kube-apiserver only, a deletion without grace is one change, not two, and
-	// kube-apiserver stores a claim and a job again at the first update, with defaults.
-	return changed && applied[kind+"/"+name] && method != "DELETE" && kind != "persistentvolumeclaims" && kind != "jobs"
+	// Other objects have managers in kube-apiserver only, a deletion without grace is one change, not two,
+	// kube-apiserver stores a claim and a job again at the first update, with defaults, and the embedded API counts
+	// the pods of a budget.
+	return changed && applied[kind+"/"+name] && method != "DELETE" && !slices.Contains([]string{"persistentvolumeclaims", "jobs", "poddisruptionbudgets"}, kind)
 }
 
 // settled is an object as it is compared: the managers of fields only where the object was made by an
