@@ -149,7 +149,7 @@ func createPods(ctx context.Context, client kubernetes.Interface, n int, kind st
 }
 
 // bindRoundRobin binds every pod to the next node and evaluates nothing. A pod's claim
-// is written before.
+// is written before, and a pod of lower priority is deleted.
 func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 	nodes, err := client.CoreV1().Nodes().List(ctx, metav1.ListOptions{})
 	if err != nil {
@@ -163,10 +163,19 @@ func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 	if err != nil {
 		return err
 	}
+	victims, err := listVictims(ctx, client)
+	if err != nil {
+		return err
+	}
 	return parallel(ctx, len(pods.Items), func(i int) error {
 		pod, node := &pods.Items[i], nodes.Items[i%len(nodes.Items)].Name
 		if claim := claims[pod.Name]; claim != nil {
 			if err := allocate(ctx, client, claim, pod, node, i/len(nodes.Items)); err != nil {
+				return err
+			}
+		}
+		if victim := victims[node]; victim != nil {
+			if err := makeRoom(ctx, client, pod, victim); err != nil {
 				return err
 			}
 		}

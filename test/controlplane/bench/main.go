@@ -1,8 +1,9 @@
 // Bench measures how many pods a second get bound on a real kube-apiserver, or on
 // evictd-apiserver: by a trivial round-robin binder, which shows what the API server itself
 // can do, by kube-scheduler and by evictd-scheduler; and how long an attempt takes these
-// two. The binder writes what a scheduler has to write for a pod, so for a pod with a claim
-// the claim too.
+// two. The binder writes what a scheduler has to write for a pod: the claim of a pod that
+// has one, and for a pod that preempts the nomination and the victim's condition and
+// deletion.
 // Nodes and pods are created before the scheduler starts, once for all schedulers: every
 // measurement has a server that was started on a copy of the same objects.
 package main
