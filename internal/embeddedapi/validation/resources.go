@@ -24,6 +24,9 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 			faults = append(faults, checkResources(&list.containers[i].Resources, checkContainerResource, path.Child(list.name).Index(i).Child("resources"))...)
 		}
 	}
+	for i := range spec.EphemeralContainers { // which may have none: another fault
+		faults = append(faults, checkResources(&spec.EphemeralContainers[i].Resources, checkContainerResource, path.Child("ephemeralContainers").Index(i).Child("resources"))...)
+	}
 	faults = append(faults, checkResources(&v1.ResourceRequirements{Limits: spec.Overhead}, checkContainerResource, path.Child("overhead"))...)
 	if spec.Resources == nil {
 		return faults

@@ -12,7 +12,7 @@ import (
 var statuses = map[string][]string{
 	"/api/v1/namespaces":                             {`{"phase":"Other"}`, `{"phase":"Active"}`, `{"phase":"Terminating"}`, `{"conditions":[{"type":"A","status":"True"}]}`},
 	"/api/v1/namespaces/{ns}/services":               {`{"loadBalancer":{"ingress":[]}}`, `{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}`, `{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`},
-	"/api/v1/namespaces/{ns}/resourcequotas":         {`{"hard":{"pods":"1"},"used":{"pods":"-1","other":"1","a b":"1"}}`, `{"hard":{"pods":"1.5"}}`},
+	"/api/v1/namespaces/{ns}/resourcequotas":         {`{"hard":{"pods":"1"},"used":{"pods":"1"}}`, `{"used":{"pods":"-1"}}`, `{"used":{"other":"1"}}`, `{"used":{"a b":"1"}}`, `{"hard":{"pods":"1.5"}}`},
 	"/api/v1/namespaces/{ns}/replicationcontrollers": replicas, "/apis/apps/v1/namespaces/{ns}/replicasets": replicas, "/apis/apps/v1/namespaces/{ns}/statefulsets": replicas, "/apis/apps/v1/namespaces/{ns}/deployments": replicas,
 	"/apis/apps/v1/namespaces/{ns}/daemonsets": {`{"currentNumberScheduled":1,"numberMisscheduled":1,"desiredNumberScheduled":1,"numberReady":1,"collisionCount":2}`, `{"currentNumberScheduled":-1,"numberMisscheduled":-1,"desiredNumberScheduled":-1,"numberReady":-1,"observedGeneration":-1}`,
 		`{"updatedNumberScheduled":-1,"numberAvailable":-1,"numberUnavailable":-1}`, `{"collisionCount":1}`, `{"collisionCount":null}`, `{"collisionCount":-1}`},
