@@ -31,6 +31,9 @@ type stepRule struct {
 	// interval is the least time between two on one container, and hold how long one stays in
 	// effect without a cause.
 	interval, hold func(*Config) time.Duration
+	// prospect says whether the step may be taken on a pod, and when, or why not; nothing where it is not
+	// configured.
+	prospect func(st *State, cfg *Config, in *Input, c *Candidate) (may bool, because string)
 }
 
 var steps = [numSteps]stepRule{
@@ -39,11 +42,12 @@ var steps = [numSteps]stepRule{
 		cause:    (*State).warnCause,
 		interval: func(c *Config) time.Duration { return c.Warnings.Interval },
 		hold:     func(c *Config) time.Duration { return c.Warnings.Lead },
+		prospect: (*State).warnProspect,
 	},
-	ReclaimMemory: {name: "reclaim"},
-	Throttle:      {name: "throttle"},
+	ReclaimMemory: {name: "reclaim", prospect: (*State).reclaimProspect},
+	Throttle:      {name: "throttle", prospect: (*State).throttleProspect},
 	// In place of an eviction: see restart.
-	RestartContainer: {name: "restart"},
+	RestartContainer: {name: "restart", prospect: (*State).restartProspect},
 }
 
 func (s Step) String() string { return steps[s].name }

@@ -82,7 +82,7 @@ func (st *State) throttle(cfg *Config, in *Input, d *Decision) {
 	}
 	g := &in.Fastest
 	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == g.UID })
-	if at < 0 || !st.throttles(in.Candidates[at].Pod, g) || g.PerSecond < soon.falls/2 {
+	if at < 0 || st.keepsFromThrottle(in.Candidates[at].Pod, g) != "" || g.PerSecond < soon.falls/2 {
 		return
 	}
 	pod := in.Candidates[at].Pod
@@ -100,10 +100,24 @@ func (t *Throttled) end(now time.Time) {
 	*t = Throttled{Last: StoppedReclaim{t.Pod.UID, now.Add(throttleAgain)}, Before: t.Before}
 }
 
-// throttles says whether a pod that grows may be throttled.
-func (st *State) throttles(p *Pod, g *Growth) bool {
-	return p.Protection == "" && !p.Estimated && !p.Terminal && g.Memory > p.MemoryRequest && st.indexInFlight(p.UID) < 0 && st.Throttled.Last.UID != p.UID &&
-		!slices.ContainsFunc(st.Throttled.Before, func(s StoppedReclaim) bool { return s.UID == p.UID })
+// keepsFromThrottle is why a pod that grows is not throttled; "" where it may be.
+func (st *State) keepsFromThrottle(p *Pod, g *Growth) string {
+	t := &st.Throttled
+	switch {
+	case p.Terminal || st.indexInFlight(p.UID) >= 0:
+		return "it has ended"
+	case p.Protection != "":
+		return string(p.Protection)
+	case p.Estimated:
+		return "its request is not known"
+	case g.Memory <= p.MemoryRequest:
+		return "it is not above its request"
+	case t.Pod != nil && t.Pod.UID == p.UID:
+		return "it is throttled"
+	case t.Last.UID == p.UID || slices.ContainsFunc(t.Before, func(s StoppedReclaim) bool { return s.UID == p.UID }):
+		return "it was throttled less than a minute ago"
+	}
+	return ""
 }
 
 // approach is a hard threshold of memory that is reached at the present rate: what is left until then, and how

@@ -18,6 +18,8 @@ type Explanation struct {
 	Signals []SignalForecast `json:"signals"`
 	Limits  []PodLimit       `json:"limits"` // local-storage limits of pods, where they are enforced
 	Steps   []StepInEffect   `json:"steps,omitempty"`
+	// Prospects are those of the steps before evictions on the selected pod; none where all pods are.
+	Prospects []Prospect `json:"prospects,omitempty"`
 }
 
 // SignalForecast is the forecast for the met threshold of a signal, or for its next

@@ -46,6 +46,14 @@ func NewStepInEffect(t *eviction.StepTaken, pod string) StepInEffect {
 	}
 }
 
+// Prospect says whether a step may be taken on a pod, and when, or why not.
+type Prospect struct {
+	Step    string `json:"step"`
+	Pod     string `json:"pod"` // namespace/name
+	May     bool   `json:"may"`
+	Because string `json:"because"`
+}
+
 func bytes(n int64) string {
 	if n == 0 {
 		return ""

@@ -46,6 +46,9 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 		e.Signals = append(e.Signals, row)
 	}
 	e.Steps = stepsInEffect(&s, selected)
+	if pod != "" {
+		e.Prospects = prospects(&s, selected)
+	}
 	if s.Eviction.LocalStorageCapacityIsolation {
 		e.Limits = append(e.Limits, limits(&s, selected)...)
 	}

@@ -75,6 +75,21 @@ func (p *Publisher) StepTaken(s *eviction.StepAction, err error) {
 	}
 }
 
+// prospects are those of steps before evictions on pods.
+func prospects(s *control.Snapshot, selected func(*eviction.Pod) bool) (all []nodestatus.Prospect) {
+	in := eviction.Input{Now: s.At, Signals: s.Observations, Candidates: s.Candidates}
+	for i := range s.Candidates {
+		c := &s.Candidates[i]
+		if !selected(c.Pod) {
+			continue
+		}
+		for _, p := range s.State.Prospects(s.Eviction, &in, c) {
+			all = append(all, nodestatus.Prospect{Step: p.Step.String(), Pod: c.Pod.String(), May: p.May, Because: p.Because})
+		}
+	}
+	return all
+}
+
 // stepsInEffect are the steps before evictions that are in effect on pods.
 func stepsInEffect(s *control.Snapshot, selected func(*eviction.Pod) bool) (all []nodestatus.StepInEffect) {
 	pods := map[types.UID]*eviction.Pod{}

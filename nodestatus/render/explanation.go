@@ -30,6 +30,12 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 		fmt.Fprintln(w, "no signal that has a threshold is measured")
 	}
 	showSteps(w, e.Steps)
+	if len(e.Prospects) > 0 {
+		fmt.Fprintln(w, "steps before an eviction")
+	}
+	for _, p := range e.Prospects {
+		fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", p.Step, p.Pod, map[bool]string{true: "taken", false: "not taken"}[p.May], p.Because)
+	}
 	if len(e.Limits) > 0 {
 		fmt.Fprintln(w, "limits of pods: a pod over its limit is evicted whatever is available on the node")
 		fmt.Fprintln(w, "  POD\tLIMIT\tHOLDS\tOF\tOVER")

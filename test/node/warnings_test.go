@@ -35,6 +35,7 @@ const softMemory = "evictionHard: {memory.available: 16Mi}\nevictionSoft: {memor
 // rule: M.121
 // rule: M.122
 // rule: M.125
+// rule: M.127
 func TestAWarnedPodGivesMemoryBack(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
@@ -46,6 +47,10 @@ func TestAWarnedPodGivesMemoryBack(t *testing.T) {
 	state := t.TempDir()
 	d := n.Evictd(warned(n, softMemory), sandbox.StateDir(state))
 	d.AwaitPods(memorySignal, pod, deaf)
+	text := evictd(n, "explain", "deaf", "--status-address=unix:"+n.Socket())
+	if want := "where memory is short, or a container of it reaches its limit within 1s"; !strings.Contains(text, want) {
+		t.Errorf("explain does not say that the pod may be warned %s:\n%s", want, text)
+	}
 	pod.Do("hold 150Mi")
 	harness.Await(t, "the end of the warning", func() bool {
 		_, err := os.Stat(over)
