@@ -122,6 +122,12 @@ type EvictdConfiguration struct {
 	// means 10m.
 	ContainerRestartBackOff metav1.Duration `json:"containerRestartBackOff,omitzero"`
 
+	// ResizeNamespaces are those in which the annotation evictd.io/resize of a pod counts: the memory limit of a
+	// container that reaches it soon is raised by pods/resize. Other pods there have an event; empty means none.
+	ResizeNamespaces []string `json:"resizeNamespaces,omitempty"`
+	// ResizeInterval is the least time between two resizes of a container; zero means 5m.
+	ResizeInterval metav1.Duration `json:"resizeInterval,omitzero"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 

@@ -37,7 +37,7 @@ type Publisher struct {
 	send     func(wire.FromAgent)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, evictions, events, surplus *reconciler
+	conditions, taints, lease, nodeLease, victims, evictions, events, surplus, resizing *reconciler
 
 	mu                sync.Mutex
 	state             *wire.NodeConditions
@@ -51,6 +51,8 @@ type Publisher struct {
 	intents           map[string]*victim
 	evictionRequests  map[types.UID]wire.EvictionRequest
 	queue             []event
+	resizes           []wire.Resize
+	resizeFaults      map[types.UID]string // the last that were reported
 }
 
 // New makes a Publisher that reports to evictd with send, from any goroutine.
@@ -71,6 +73,7 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	p.victims.timeout, p.victims.longestUnanswered = victimTimeout, unansweredVictims
 	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
 	p.events = newReconciler("events", 0, p.reportEvents)
+	p.resizing, p.resizeFaults = newReconciler("resizes", victimInterval, p.requestResizes), map[types.UID]string{}
 	p.surplus = newReconciler("surplus of evicted pods", p.bounds.interval(), p.deleteSurplus)
 	return p
 }
@@ -103,6 +106,10 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 	case m.EvictionRequest != nil:
 		p.evictionRequests[m.EvictionRequest.UID] = *m.EvictionRequest
 		p.evictions.trigger()
+	case m.Resize != nil:
+		p.resizes = append(p.resizes, *m.Resize)
+		p.resizes = p.resizes[max(0, len(p.resizes)-maxResizes):]
+		p.resizing.trigger()
 	case m.Event != nil:
 		p.enqueue(p.event(m.Event))
 	}
@@ -113,7 +120,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.node.Publish {
-		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
+		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events, p.resizing}
 		if p.bounds.set() {
 			reconcilers = append(reconcilers, p.surplus)
 		}
