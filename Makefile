@@ -6,7 +6,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
-#   BENCHFLAGS  flags of bench-cluster, bench-devices and bench-reaction, such as -nodes=5000 and -runs=20
+#   BENCHFLAGS  flags of bench-cluster, bench-devices, bench-live (its part on kube-apiserver) and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   ARCHS       architectures of the images                (amd64 arm64)
@@ -165,6 +165,12 @@ bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, bes
 bench-devices: controlplane ## pods with claims for devices bound a second on a real kube-apiserver, beside a program that only makes the same writes
 	@go run -ldflags=-w ./test/controlplane/bench -kinds=claims -nodes=500 -pods=2500 \
 		-by=binder,evictd-scheduler,binder,evictd-scheduler,binder,evictd-scheduler,kube-scheduler $(BENCHFLAGS)
+
+# Both rates of a run are of servers started on copies of the same objects.
+.PHONY: bench-live
+bench-live: controlplane ## 100,000 pods on 100,000 nodes through a real kube-apiserver, and 10,000 nodes through evictd-apiserver, beside a binder that evaluates nothing
+	@go run -ldflags=-w ./test/controlplane/bench -kinds=plain -nodes=100000 -pods=100000 -patience=30m -by=binder,evictd-scheduler $(BENCHFLAGS)
+	go run -ldflags=-w ./test/controlplane/bench -on=evictd-apiserver -kinds=plain -nodes=10000 -pods=50000 -by=binder,evictd-scheduler,binder,evictd-scheduler
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
@@ -448,6 +454,10 @@ bench-vm: deb ## memory bombs in that machine with evictd, earlyoom, systemd-oom
 .PHONY: bench-notices
 bench-notices: deb ## in that machine: what marks of memory.high cost a reader and an allocator, and passes a minute; EVICTD_ROUNDS=3
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestNotices$$' ./test/vm | grep -e '^|' -e FAIL
+
+.PHONY: bench-ladder
+bench-ladder: deb ## in that machine: five shortages of memory with and without a step before an eviction; EVICTD_ROUNDS=1
+	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestLadder$$' ./test/vm | grep -e '^|' -e FAIL
 
 .PHONY: cluster-campaign
 cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twenty minutes

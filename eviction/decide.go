@@ -402,7 +402,7 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 			continue
 		}
 		f := &st.InFlight[at]
-		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
+		if int(f.Signal) < NumSignals && (f.Signal != MemoryStall || f.Ended.IsZero()) && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
 			return f
 		}
 	}

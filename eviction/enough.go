@@ -12,6 +12,9 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	if !measured || !resolved {
 		return 0, false
 	}
+	if t.Signal == MemoryStall { // no amount of memory is known to end it
+		return 0, false
+	}
 	more, _ := t.MinReclaim.Of(o)
 	missing := required - (available - more) // required + more could overflow
 	if t.Signal.Condition() != MemoryPressure || missing <= 0 {

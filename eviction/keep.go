@@ -33,6 +33,7 @@ type Kept struct {
 type KeptThreshold struct {
 	Signal string        `json:"signal"`
 	Value  Value         `json:"value"`
+	Some   Share         `json:"some,omitempty"`
 	Grace  time.Duration `json:"grace,omitempty"`
 	// Met is how long ago its signal was first observed below; nil where it is not.
 	Met    *time.Duration `json:"met,omitempty"`
@@ -40,7 +41,7 @@ type KeptThreshold struct {
 }
 
 func (k *KeptThreshold) is(t *Threshold) bool {
-	return k.Signal == t.Signal.String() && k.Value == t.Value && k.Grace == t.Grace
+	return k.Signal == t.Signal.String() && k.Value == t.Value && k.Some == t.Some && k.Grace == t.Grace
 }
 
 // KeptVictim is a victim that was being ended.
@@ -96,7 +97,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout, Refused: st.Refused}
 	for i := range cfg.Thresholds {
 		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
-		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Grace: t.Grace, Acting: standing.Acting}
+		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Some: t.Some, Grace: t.Grace, Acting: standing.Acting}
 		if !standing.FirstObserved.IsZero() {
 			met := now.Sub(standing.FirstObserved)
 			kept.Met = &met

@@ -85,6 +85,11 @@ func (st *State) settle(in *Input) {
 			st.InFlight[at].end(&o, &in.Signals)
 			continue
 		}
+		if at >= 0 && !o.Failed && st.InFlight[at].Signal == MemoryStall { // a stall is measured over a window that begins now
+			st.InFlight = slices.Clone(st.InFlight)
+			st.InFlight[at].Ended, st.InFlight[at].Unattended = in.Now, false
+			continue
+		}
 		if o.Failed && at >= 0 { // no victim: the next one follows none
 			st.Relief[st.InFlight[at].Signal.Condition()] = Relief{}
 		}
@@ -127,7 +132,8 @@ func (st *State) release(cfg *Config, in *Input) {
 }
 
 // released says whether the resources of an ended victim are free, or are not
-// waited for any longer. Memory is free before the last process leaves its cgroup.
+// waited for any longer. Memory is free before the last process leaves its cgroup. A stall is measured over a
+// window, which has to begin after the end.
 func (f *InFlight) released(cfg *Config, in *Input) bool {
 	waited := !in.Now.Before(f.Ended.Add(releaseTime))
 	switch f.Signal.Condition() {
@@ -135,6 +141,8 @@ func (f *InFlight) released(cfg *Config, in *Input) bool {
 		return waited && !f.mayRelease(cfg, in)
 	case PIDPressure:
 		return waited || f.reaped(in)
+	case MemoryContention:
+		return !in.Now.Before(f.Ended.Add(cfg.MemoryStallWindow))
 	}
 	return true
 }
@@ -240,6 +248,9 @@ func (st *State) start(cfg *Config, in *Input, e *Eviction) {
 		case PIDPressure:
 			f.TasksAfter = tasksAfter(&in.Signals, e.victim.Candidate.Usage)
 		}
+	}
+	if e.Signal == MemoryStall {
+		f.Patience += cfg.MemoryStallWindow
 	}
 	e.Grace = f.Grace
 	st.InFlight = append(st.InFlight, f)

@@ -47,6 +47,7 @@ func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 	f := Prediction{Threshold: t, Required: required, Available: available, Assumed: !t.crossed(*o, st.Thresholds[i].Acting)}
 	if f.Assumed {
 		o.Available = stats.Known(required - 1)
+		o.Some, o.ReadBack = stats.Known(stats.WholeTime), stats.Known(max(leastReadBack, o.ReadBack.Or(0)))
 	}
 	alone := *cfg
 	alone.Thresholds, alone.LocalStorageCapacityIsolation, alone.EnoughVictims, alone.Restarts = cfg.Thresholds[i:i+1], false, true, Restarts{}

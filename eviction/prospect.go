@@ -1,6 +1,9 @@
 package eviction
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Prospect says whether a step may be taken on a pod, and when, or why not.
 type Prospect struct {
@@ -66,19 +69,20 @@ func (st *State) throttleProspect(cfg *Config, _ *Input, c *Candidate) (may bool
 }
 
 func (st *State) restartProspect(cfg *Config, _ *Input, c *Candidate) (may bool, because string) {
-	if cfg.Restarts.BackOff == 0 {
+	restartable := func(c Container) bool { return c.Restart != NotRestarted }
+	switch {
+	case cfg.Restarts.BackOff == 0:
 		return false, ""
-	}
-	ranked := Rank(cfg, MemoryAvailable, []Candidate{*c}, nil)
-	switch r := st.restarted(c.Pod.UID); {
 	case c.Pod.Protection != "":
 		return false, string(c.Pod.Protection)
-	case r != nil:
-		return false, fmt.Sprintf("its container %s was restarted less than %v ago", r.Container, cfg.Restarts.BackOff)
-	case len(ranked) == 0 || !ranked[0].Exceeds:
-		return false, "it is not above its request"
-	case !st.mayRestart(cfg, MemoryAvailable, &ranked[0]) || ranked[0].Restartable() < 0:
-		return false, "no container that a kubelet starts again alone holds what it has above its request"
+	case c.Pod.Estimated:
+		return false, "its request is not known"
+	case len(c.Pod.Containers) < 2:
+		return false, "it has no other container"
+	case !slices.ContainsFunc(c.Pod.Containers, restartable):
+		return false, "a kubelet starts none of its containers again, or they write to a volume in memory"
+	case st.restarted(c.Pod.UID) != nil:
+		return false, "one of its containers was restarted less than " + cfg.Restarts.BackOff.String() + " ago"
 	}
-	return true, "in place of its eviction for memory: container " + c.Pod.Containers[ranked[0].Restartable()].Name + ", if that holds what is missing"
+	return true, "where it is the victim for memory, and one of its containers alone uses what the pod uses above its request"
 }

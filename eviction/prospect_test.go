@@ -19,10 +19,11 @@ func TestEachStepSaysWhetherItMayBeTakenOnAPod(t *testing.T) {
 		Warnings:       eviction.Warnings{Namespaces: []string{"n"}, Lead: 5 * time.Second},
 		MemoryReclaims: eviction.MemoryReclaims{Budget: mib, Step: mib, Attempts: 1}, ThrottlePeriod: 5 * time.Second,
 	}
-	restarting := eviction.Config{Restarts: eviction.Restarts{BackOff: time.Minute}}
+	restarts := eviction.Config{Restarts: eviction.Restarts{BackOff: time.Minute}}
 	two := func(rule eviction.RestartRule) []eviction.Container {
-		return []eviction.Container{{Name: "app", Restart: rule}, {Name: "proxy"}}
+		return []eviction.Container{{Name: "a"}, {Name: "b", Restart: rule}}
 	}
+	const may = "restart true where it is the victim for memory, and one of its containers alone uses what the pod uses above its request"
 	const again = "it was throttled less than a minute ago"
 	for _, c := range []struct {
 		name string
@@ -46,18 +47,16 @@ func TestEachStepSaysWhetherItMayBeTakenOnAPod(t *testing.T) {
 				Throttled: eviction.Throttled{Last: eviction.StoppedReclaim{UID: "p", Until: now.Add(time.Second)}},
 			},
 			"warn true where memory is short, or a container of it reaches its limit within 5s\nreclaim false it has no page cache\nthrottle false " + again},
-		{"containers are restarted, and one holds everything", restarting, eviction.Pod{Containers: two(eviction.AlwaysRestarted)}, eviction.State{},
-			"restart true in place of its eviction for memory: container app, if that holds what is missing"},
-		{"but it is not started again", restarting, eviction.Pod{Containers: two(eviction.NotRestarted)}, eviction.State{},
-			"restart false no container that a kubelet starts again alone holds what it has above its request"},
-		{"it was restarted", restarting, eviction.Pod{Containers: two(eviction.AlwaysRestarted)}, eviction.State{Restarts: []eviction.RestartedContainer{{UID: "p", Container: "app"}}},
-			"restart false its container app was restarted less than 1m0s ago"},
-		{"within the request of all", restarting, eviction.Pod{MemoryRequest: 100 * mib, Containers: two(eviction.AlwaysRestarted)}, eviction.State{},
-			"restart false it is not above its request"},
+		{"a container that is started again", restarts, eviction.Pod{Containers: two(eviction.RestartedIfKilled)}, eviction.State{}, may},
+		{"no container is started again", restarts, eviction.Pod{Containers: two(eviction.NotRestarted)}, eviction.State{},
+			"restart false a kubelet starts none of its containers again, or they write to a volume in memory"},
+		{"one container", restarts, eviction.Pod{Containers: two(eviction.AlwaysRestarted)[1:]}, eviction.State{}, "restart false it has no other container"},
+		{"restarted not long ago", restarts, eviction.Pod{Containers: two(eviction.AlwaysRestarted)}, eviction.State{Restarts: []eviction.RestartedContainer{{UID: "p", At: now}}},
+			"restart false one of its containers was restarted less than 1m0s ago"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pod.UID = "p"
-			in := eviction.Input{Now: now, Candidates: []eviction.Candidate{{Pod: &c.pod, Usage: &stats.Pod{Memory: stats.Known(100 * mib), Containers: []stats.Container{{Memory: stats.Known(100 * mib)}, {Memory: stats.Known(0)}}}, Growth: 2 * mib}}}
+			in := eviction.Input{Now: now, Candidates: []eviction.Candidate{{Pod: &c.pod, Usage: &stats.Pod{Memory: stats.Known(100 * mib)}, Growth: 2 * mib}}}
 			var got []string
 			for _, p := range c.st.Prospects(&c.cfg, &in, &in.Candidates[0]) {
 				got = append(got, fmt.Sprint(p.Step, " ", p.May, " ", p.Because))

@@ -68,7 +68,7 @@ func exemptGrow(ranking []Ranked) bool {
 // follows says whether a victim may follow the last one now. Where the shortage is not that
 // of the pods that may be evicted, it may after outsideInterval.
 func (st *State) follows(cfg *Config, in *Input, t *Met, ranking []Ranked, victim *Ranked, missing, held int64) bool {
-	if !cfg.MeasuresRelief {
+	if !cfg.MeasuresRelief || t.Signal == MemoryStall {
 		return true
 	}
 	r := &st.Relief[t.Signal.Condition()]
@@ -89,7 +89,7 @@ func (st *State) follows(cfg *Config, in *Input, t *Met, ranking []Ranked, victi
 
 // chose records what a victim was chosen by, and what its end frees.
 func (st *State) chose(cfg *Config, in *Input, e *Eviction, frees, held int64) {
-	if !cfg.MeasuresRelief {
+	if !cfg.MeasuresRelief || e.Signal == MemoryStall {
 		return
 	}
 	r := &st.Relief[e.Signal.Condition()]

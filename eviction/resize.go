@@ -103,7 +103,7 @@ func resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []Step
 	}
 	for i := range cfg.Thresholds {
 		t := &cfg.Thresholds[i]
-		if !t.Signal.ofMemory() {
+		if t.Signal != MemoryAvailable && t.Signal != AllocatableMemoryAvailable {
 			continue
 		}
 		o := &in.Signals[t.Signal]

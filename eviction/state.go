@@ -142,7 +142,7 @@ func (st State) Under(old, now *Config) State {
 	var standing [MaxThresholds]Standing
 	for i, t := range now.Thresholds {
 		for j, before := range old.Thresholds {
-			if t.Signal == before.Signal && t.Value == before.Value && t.Grace == before.Grace {
+			if t.Signal == before.Signal && t.Value == before.Value && t.Some == before.Some && t.Grace == before.Grace {
 				standing[i] = st.Thresholds[j]
 			}
 		}

@@ -128,6 +128,12 @@ type EvictdConfiguration struct {
 	// ResizeInterval is the least time between two resizes of a container; zero means 5m.
 	ResizeInterval metav1.Duration `json:"resizeInterval,omitzero"`
 
+	// MemoryStallWindow is the time of which a threshold of memory.stall is a share, from 1s to 1m; zero means 10s.
+	MemoryStallWindow metav1.Duration `json:"memoryStallWindow,omitzero"`
+	// MemoryStallSome, a percentage, is the share of that time in which at least some tasks have to wait besides;
+	// empty means the threshold's own.
+	MemoryStallSome string `json:"memoryStallSome,omitempty"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 

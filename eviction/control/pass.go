@@ -125,7 +125,7 @@ func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
 // so that the next housekeeping pass has new ones, and at every pass near a
 // threshold of theirs. Memory far from all thresholds is read in full where asked for.
 func (l *Loop) sense(full bool) {
-	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling}
+	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling, Stalls: l.observer.Thrash.Window > 0}
 	if !full {
 		l.spare = l.far()
 		ask.Spare = &l.spare
@@ -136,14 +136,14 @@ func (l *Loop) sense(full bool) {
 		l.trends[s].Observe(o.Time, o.Available)
 		l.rates[s].Observe(o.Time, o.Available)
 		l.paces[s].Observe(o.Time, o.Available)
-		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() {
+		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() && s != int(eviction.MemoryStall) {
 			l.observed[s].UsedUpIn = stats.Known(int64(left))
 		}
 	}
 }
 
 // far is how much memory of the node and of the pods has to be unused for no threshold to be
-// near: twice what they require.
+// near: twice what they require, and for memory.stall a part of stallShare of all.
 func (l *Loop) far() (spare [2]int64) {
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
@@ -160,6 +160,11 @@ func (l *Loop) far() (spare [2]int64) {
 			required = math.MaxInt64 / 4
 		}
 		*of = max(*of, 2*min(required+min(more, math.MaxInt64/8), math.MaxInt64/4))
+	}
+	if l.observer.Thrash.Window > 0 {
+		for level, m := range [2]*stats.Memory{&l.node.Memory, &l.node.PodsMemory} {
+			spare[level] = max(spare[level], m.Limit.Or(0)/stallShare)
+		}
 	}
 	return spare
 }
@@ -193,8 +198,8 @@ func justMemory(m Meter, s *stats.Pod) error { return m.ReadMemory(s, false) }
 // withContainers opens what a decision may have to read.
 func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) }
 
-// measure reads what a pod uses. One that is gone has no threads. Of a new one it opens what a
-// decision may have to read.
+// measure reads what a pod uses. One that is gone has no threads, and of one that was killed it reads whether it has
+// any: its cgroup may be left, with page cache. Of a new one it opens what a decision may have to read.
 func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 	pod, usage := &l.pods[i], &l.figures[i].usage
 	if pod.Target == nil || pod.Meter == nil {
@@ -203,11 +208,15 @@ func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 	if usage.Time.IsZero() {
 		_ = withContainers(pod.Meter, usage)
 	}
+	if !l.figures[i].gone.IsZero() {
+		read = Meter.Read
+	}
 	if err := read(pod.Meter, usage); errors.Is(err, fs.ErrNotExist) {
 		usage.Threads = stats.Known(0)
 		return
 	}
 	l.figures[i].growth.Observe(usage.Time, usage.Memory)
+	l.figures[i].readBack.Observe(usage.Time, usage.ReadBack)
 }
 
 // measured says whether anything is known of a pod.
@@ -232,6 +241,9 @@ func (l *Loop) listCandidates() []eviction.Candidate {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}
+		if l.observer.Thrash.Window > 0 {
+			c.ReadBack, c.Stalled = f.contention()
+		}
 		if measured(&f.usage) {
 			c.Usage = &f.usage
 		}

@@ -25,6 +25,8 @@ type Meter interface {
 	// ReadMemory is Read without the processes, and without the containers if not
 	// asked for. Once it was called it opens nothing and allocates nothing.
 	ReadMemory(s *stats.Pod, containers bool) error
+	// ReadStall reads how long the pod's tasks have waited for memory.
+	ReadStall() (stats.Stall, error)
 }
 
 // Waiter is where the loop sleeps until the kernel or a port wakes it.

@@ -309,6 +309,7 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
 		c.Eviction.ThrottlePeriod = 0
 	}
+	without("memory.stall", c.Eviction.MemoryStallWindow > 0, d.withoutStalls())
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
 	}

@@ -25,7 +25,7 @@ func Reloadable() []string {
 		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
 		"hardEvictionGracePeriod", "victimsPerPass", "evictionPreferenceNamespaces", "warningNamespaces", "warningLead", "warningInterval",
 		"containerPressure", "containerRestartGracePeriod", "containerRestartBackOff", "resizeNamespaces", "resizeInterval",
-		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod",
+		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod", "memoryStallWindow", "memoryStallSome",
 		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 	}

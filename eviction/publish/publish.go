@@ -225,7 +225,7 @@ func (p *Publisher) updateConditions(r *control.Report) {
 	p.updateOutside(r)
 	p.sayOutside(p.conditions)
 	for i, c := range p.conditions {
-		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
+		if was := i < len(before) && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
 			p.conditionEvent(i, raised[i], r.At)
 		}
@@ -249,6 +249,10 @@ func raisedIn(state *eviction.State) nodestatus.Raised {
 func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumConditions]string {
 	var text [eviction.NumConditions]string
 	for c := range text {
+		condition := eviction.Condition(c)
+		if condition == eviction.MemoryContention && !slices.ContainsFunc(cfg.Thresholds, func(t eviction.Threshold) bool { return t.Signal.Condition() == condition }) {
+			continue
+		}
 		near := nearest(cfg, o, func(t *eviction.Threshold) bool { return int(t.Signal.Condition()) == c })
 		if near == nil {
 			text[c] = "no threshold of its signals was measured"

@@ -61,8 +61,10 @@ type step struct {
 
 // usage is what a candidate uses; without pod it has no statistics.
 type usage struct {
-	pod    *stats.Pod
-	growth int64
+	pod      *stats.Pod
+	growth   int64
+	readBack int64
+	stalled  stats.Amount
 }
 
 // parser collects the faults of one scenario.
@@ -310,6 +312,12 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 		}
 		return o, FileSignal{}
 	}
+	if s == eviction.MemoryStall {
+		return p.stall(path, &long), long
+	}
+	if long.Full != nil || long.Some != nil || long.ReadBack != nil {
+		p.invalid(path, string(raw), "full, some and readBack are of memory.stall")
+	}
 	if long.Available == nil {
 		p.faults = append(p.faults, field.Required(path.Child("available"), ""))
 	}
@@ -327,6 +335,25 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 		p.faults = append(p.faults, field.Required(path.Child("capacity"), "the threshold of "+s.String()+" is a percentage"))
 	}
 	return o, long
+}
+
+// stall reads a measurement of memory.stall.
+func (p *parser) stall(path *field.Path, in *FileSignal) eviction.Observation {
+	if in.Full == nil || in.Available != nil || in.Capacity != nil {
+		p.invalid(path, "memory.stall", "expected full, some and readBack, as in {full: 40%, some: 60%, readBack: 5Mi}")
+	}
+	return eviction.Observation{
+		Available: stats.Known(stats.WholeTime).Minus(share(in.Full)), Capacity: stats.Known(stats.WholeTime),
+		Some: share(in.Some), ReadBack: p.amount(path.Child("readBack"), in.ReadBack), PerSecond: in.PerSecond,
+	}
+}
+
+// share is unknown where it is absent.
+func share(s *eviction.Share) stats.Amount {
+	if s == nil {
+		return stats.Amount{}
+	}
+	return stats.Known(int64(*s))
 }
 
 // nodeCapacity names the node's resource that a plain quantity of a signal is
@@ -383,5 +410,5 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 		}
 		u.Volumes[i] = volume(at, v)
 	}
-	return usage{u, in.Growth}
+	return usage{u, in.Growth, p.amount(path.Child("readBack"), in.ReadBack).Or(0), share(in.Stalled)}
 }

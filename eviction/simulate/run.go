@@ -174,7 +174,8 @@ func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
 		}
 		c := eviction.Candidate{Pod: pod}
 		if measured {
-			c.Usage, c.Growth = r.usage[name].pod, r.usage[name].growth
+			used := r.usage[name]
+			c.Usage, c.Growth, c.ReadBack, c.Stalled = used.pod, used.growth, used.readBack, used.stalled
 		}
 		all = append(all, c)
 	}
@@ -291,6 +292,9 @@ func (r *runner) report(out *Step, met []eviction.Met, killing map[types.UID]tim
 	out.Conditions, out.Taints = map[string]bool{}, []string{}
 	for c := range raised {
 		raised[c] = r.driver.State.Pressure[c].Reported
+		if c == int(eviction.MemoryContention) && r.config.MemoryStallWindow == 0 {
+			continue
+		}
 		out.Conditions[eviction.Condition(c).String()] = raised[c]
 	}
 	out.Taints = append(out.Taints, nodestatus.TaintNames(nodestatus.Native.Taints(raised))...)

@@ -61,9 +61,13 @@ func (r *runner) changes(before *eviction.State, in *eviction.Input, met []evict
 		acts := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold == t })
 		switch available, measured := in.Signals[t.Signal].Available.Get(); {
 		case !is.FirstObserved.IsZero():
-			phrase := fmt.Sprintf("%v %s below %s", t.Signal, t.Signal.Quantity(available), t.FormatValue())
+			side, more := "below", " + "
+			if t.Signal == eviction.MemoryStall {
+				side, more = "above", " - "
+			}
+			phrase := fmt.Sprintf("%v %s %s %s", t.Signal, t.Signal.Quantity(available), side, t.FormatValue())
 			if was.Acting && t.MinReclaim != (eviction.Value{}) {
-				phrase += " + " + t.FormatMinReclaim()
+				phrase += more + t.FormatMinReclaim()
 			}
 			phrase += " (" + t.Kind()
 			if !is.Acting {

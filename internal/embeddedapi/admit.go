@@ -185,6 +185,8 @@ func admitStorageClass(_ *API, object, old store.Object) utilvalidation.ErrorLis
 // sets its taints.
 func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	node := object.(*v1.Node)
+	//lint:ignore SA1019 kube-apiserver drops both
+	node.Spec.ConfigSource, node.Status.Config = nil, nil
 	if before, ok := old.(*v1.Node); ok {
 		return podvalidation.Node(node, before)
 	}
@@ -200,12 +202,8 @@ func checkStatus(object, old store.Object) utilvalidation.ErrorList {
 		return podvalidation.PodStatus(o, old.(*v1.Pod))
 	case *v1.Node:
 		return podvalidation.Node(o, old.(*v1.Node))
-	case *policyv1.PodDisruptionBudget:
-		return podvalidation.BudgetStatus(&o.Status)
-	case *appsv1.Deployment:
-		return podvalidation.DeploymentStatus(&o.Status, &old.(*appsv1.Deployment).Status)
 	}
-	return nil
+	return podvalidation.Status(object, old)
 }
 
 // completeStatus keeps what an older kubelet leaves out of the status of a pod.

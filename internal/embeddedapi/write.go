@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -83,7 +84,7 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 		}
 		err := a.admitNew(k, object)
 		if err == nil {
-			err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
+			err = a.admitUse(k, "", object, nil, put(k, nil, object, dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
@@ -177,10 +178,10 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 		switch {
 		case finalized(old, object) && !c.dryRun:
 			object, err = a.removeObject(c.kind, old)
-		case c.internal || c.sub != "":
+		case c.internal || c.sub != "" && c.sub != resize:
 			err = put(c.kind, old, object, c.dryRun)()
 		default:
-			err = a.admitUse(c.kind, object, old, put(c.kind, old, object, c.dryRun))
+			err = a.admitUse(c.kind, c.sub, object, old, put(c.kind, old, object, c.dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
@@ -217,13 +218,17 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	a.defaults.Set(object)
 	keepMeta(old, object)
 	managed := c.manager != "" && !c.applied
-	if managed && c.sub == ephemeral { // kube-apiserver's manager has what the update names, too
+	early := c.sub == ephemeral || c.sub == resize
+	if managed && early { // kube-apiserver's manager has what the update names, too
 		object = a.managers.Update(c.writer(), old, object)
 	}
-	if c.kind.status && !c.internal {
-		object = part(c.sub, old, object)
+	switch {
+	case c.sub == resize:
+		object = a.resized(old.(*v1.Pod), object.(*v1.Pod))
+	case c.kind.status && !c.internal:
+		object = c.part(old, object)
 	}
-	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
+	if managed && !early { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
 	whole := (c.sub == "" || c.sub == "scale") && !c.internal
@@ -240,6 +245,8 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	case c.internal:
 	case c.sub == "status":
 		faults = append(faults, checkStatus(object, old)...)
+	case c.sub == resize:
+		faults = append(faults, podvalidation.Resize(object.(*v1.Pod), old.(*v1.Pod))...)
 	case c.sub == ephemeral:
 		faults = append(faults, podvalidation.EphemeralContainers(object.(*v1.Pod), old.(*v1.Pod))...)
 	}
@@ -250,7 +257,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 }
 
 func (c change) writer() apply.Writer {
-	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status}
+	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status, Fixed: c.kind.fixed}
 }
 
 // manager is the name under which the client of a request manages fields.
@@ -296,7 +303,8 @@ func keepMeta(old, object store.Object) {
 
 // part takes the part that a write may change, the status or everything else, and the
 // rest from old.
-func part(sub string, old, object store.Object) store.Object {
+func (c change) part(old, object store.Object) store.Object {
+	sub := c.sub
 	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
 		kept := old.DeepCopyObject().(*v1.Namespace)
 		kept.Spec.Finalizers = namespace.Spec.Finalizers
@@ -314,6 +322,15 @@ func part(sub string, old, object store.Object) store.Object {
 	kept := old.DeepCopyObject().(store.Object)
 	fieldOf(kept, "ObjectMeta").Set(fieldOf(object, "ObjectMeta"))
 	kept.SetOwnerReferences(old.GetOwnerReferences())
+	if slices.Contains(c.kind.fixed, "labels") {
+		kept.SetLabels(old.GetLabels())
+	}
+	if slices.Contains(c.kind.fixed, "annotations") {
+		kept.SetAnnotations(old.GetAnnotations())
+	}
+	if slices.Contains(c.kind.fixed, "finalizers") {
+		kept.SetFinalizers(old.GetFinalizers())
+	}
 	fieldOf(kept, "Status").Set(fieldOf(object, "Status"))
 	return kept
 }
@@ -347,9 +364,14 @@ func (r *request) put() (int, runtime.Object, error) {
 				return nil, conflict(r.kind.groupResource(), object, unlike("UID", uid, ""))
 			}
 			code = http.StatusCreated
+			version := object.GetResourceVersion()
 			object.SetResourceVersion("")
 			object.SetManagedFields(nil)
-			return r.api.create(r.kind, object, r.dryRun())
+			created, err := r.api.create(r.kind, object, r.dryRun())
+			if err == nil && r.dryRun() {
+				created.SetResourceVersion(version) // kube-apiserver leaves it where it stores nothing
+			}
+			return created, err
 		}
 	}
 	result, err := r.api.update(r.Context(), c)
