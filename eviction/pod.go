@@ -63,6 +63,9 @@ type Pod struct {
 	ToleratesMemoryPressure bool
 	// Notify says how the pod is warned. It counts in the namespaces of the configuration.
 	Notify Notify
+	// ResizeBound is the highest memory limit that the pod asks for, bytes; zero where it asks for no resize. It counts
+	// in the namespaces of the configuration.
+	ResizeBound int64
 	// Estimated says that class and requests were inferred from the container runtime,
 	// which is the only source of the pod.
 	Estimated bool
@@ -94,6 +97,8 @@ type Container struct {
 	MemoryLimit int64
 	// Restart is NotRestarted, too, where the end of the container does not free its memory.
 	Restart RestartRule
+	// NotResizable is why the memory limit cannot be raised in place; empty where it can.
+	NotResizable string
 	// Ephemeral containers cannot request anything; messages never name them.
 	Ephemeral bool
 }
@@ -186,6 +191,10 @@ func Digest(pod *v1.Pod) *Pod {
 	}
 	p.Notify, _ = ParseNotify(pod.Annotations, names)
 	p.restartRules(pod)
+	p.ResizeBound, _ = ParseResize(pod.Annotations[ResizeAnnotation])
+	for i := range p.Containers {
+		p.Containers[i].NotResizable = resizable(pod, i)
+	}
 	for i := range pod.Spec.Volumes {
 		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))
 	}

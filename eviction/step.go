@@ -19,6 +19,7 @@ const (
 	ReclaimMemory
 	Throttle
 	RestartContainer
+	Resize
 	numSteps
 )
 
@@ -31,6 +32,9 @@ type stepRule struct {
 	// interval is the least time between two on one container, and hold how long one stays in
 	// effect without a cause.
 	interval, hold func(*Config) time.Duration
+	// amount is the Bytes of the step after those before it in the pass, or zero and why there are none; nil where it has
+	// none.
+	amount func(cfg *Config, in *Input, c *Candidate, container int, before []StepAction) (bytes int64, because string)
 	// prospect says whether the step may be taken on a pod, and when, or why not; nothing where it is not
 	// configured.
 	prospect func(st *State, cfg *Config, in *Input, c *Candidate) (may bool, because string)
@@ -46,6 +50,14 @@ var steps = [numSteps]stepRule{
 	},
 	ReclaimMemory: {name: "reclaim", prospect: (*State).reclaimProspect},
 	Throttle:      {name: "throttle", prospect: (*State).throttleProspect},
+	Resize: {
+		name:     "resize",
+		cause:    (*State).resizeCause,
+		interval: func(c *Config) time.Duration { return c.Resizes.Interval },
+		hold:     func(*Config) time.Duration { return resizeHold },
+		amount:   resizeTo,
+		prospect: (*State).resizeProspect,
+	},
 	// In place of an eviction: see restart.
 	RestartContainer: {name: "restart", prospect: (*State).restartProspect},
 }
@@ -174,7 +186,7 @@ func (st *State) StepsInEffect() []StepTaken {
 }
 
 // StepsConfigured says whether any step may be taken on the pod.
-func (c *Config) StepsConfigured(p *Pod) bool { return c.Warnings.of(p) }
+func (c *Config) StepsConfigured(p *Pod) bool { return c.Warnings.of(p) || c.Resizes.of(p) }
 
 // unknownFor is how long after the last time a step is kept of a pod that is not known: after a
 // start, pods become known one by one.
@@ -246,7 +258,14 @@ func (st *State) takeStep(cfg *Config, in *Input, step Step, c *Candidate, conta
 	cause, because := rule.cause(st, cfg, in, c, container, inEffect)
 	due := at < 0 || in.Now.Sub(t.Last) >= rule.interval(cfg)
 	act := func() {
-		d.Steps = append(d.Steps, StepAction{Step: step, Pod: c.Pod, Container: name, Over: t.Over, Cause: t.Cause, Because: because})
+		a := StepAction{Step: step, Pod: c.Pod, Container: name, Over: t.Over, Cause: t.Cause, Because: because}
+		if rule.amount != nil && !t.Over {
+			var why string
+			if a.Bytes, why = rule.amount(cfg, in, c, container, d.Steps); why != "" {
+				a.Because += "; " + why
+			}
+		}
+		d.Steps = append(d.Steps, a)
 	}
 	switch {
 	case cause.Kind == NoCause && !inEffect:

@@ -127,6 +127,8 @@ type Config struct {
 	ThrottlePeriod time.Duration
 	// Restarts says when a container is restarted in place of the eviction of its pod.
 	Restarts Restarts
+	// Resizes says in which namespaces the memory limits of containers are raised.
+	Resizes Resizes
 	// Warnings says which pods are warned before one is evicted.
 	Warnings Warnings
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim

@@ -35,9 +35,7 @@ func (st *State) warnCause(cfg *Config, in *Input, c *Candidate, container int, 
 		c.Usage == nil || container >= len(c.Usage.Containers) {
 		return Cause{}, ""
 	}
-	usage := &c.Usage.Containers[container]
-	memory, measured := usage.Memory.Get()
-	if !measured {
+	if !c.Usage.Containers[container].Memory.IsKnown() {
 		return Cause{}, ""
 	}
 	for _, hard := range []bool{false, true} {
@@ -49,12 +47,26 @@ func (st *State) warnCause(cfg *Config, in *Input, c *Candidate, container int, 
 			}
 		}
 	}
+	return c.nearsLimit(container, cfg.Warnings.Lead, warned)
+}
+
+// nearsLimit is the cause that a container uses up its limit within the lead, or nothing. A step in effect stays so
+// while the container is near its limit.
+func (c *Candidate) nearsLimit(container int, lead time.Duration, taken bool) (Cause, string) {
+	if c.Usage == nil || container >= len(c.Usage.Containers) {
+		return Cause{}, ""
+	}
+	spec, usage := &c.Pod.Containers[container], &c.Usage.Containers[container]
+	memory, measured := usage.Memory.Get()
+	if !measured {
+		return Cause{}, ""
+	}
 	left := spec.MemoryLimit - memory
 	switch until := lasts(left, usage.Growth); {
 	case spec.MemoryLimit == 0:
-	case usage.Growth > 0 && until <= cfg.Warnings.Lead:
+	case usage.Growth > 0 && until <= lead:
 		return Cause{Kind: ContainerLimit}, fmt.Sprintf("the container uses %s of its limit of %s, which it reaches in %v", MemoryAvailable.Rounded(memory), MemoryAvailable.Rounded(spec.MemoryLimit), until)
-	case warned && left < spec.MemoryLimit/nearLimit:
+	case taken && left < spec.MemoryLimit/nearLimit:
 		return Cause{Kind: ContainerLimit}, fmt.Sprintf("the container uses %s of its limit of %s", MemoryAvailable.Rounded(memory), MemoryAvailable.Rounded(spec.MemoryLimit))
 	}
 	return Cause{}, ""

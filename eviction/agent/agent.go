@@ -118,6 +118,14 @@ func (a *Agent) Event(e wire.Event) {
 	})
 }
 
+// Resize requests the resize of a container; it is bounded as events are.
+func (a *Agent) Resize(r wire.Resize) {
+	a.update(func(o *outbox) {
+		o.resizes = append(o.resizes, r)
+		o.resizes = o.resizes[max(0, len(o.resizes)-maxEvents):]
+	})
+}
+
 // update changes the outbox and wakes the sender.
 func (a *Agent) update(change func(*outbox)) {
 	a.mu.Lock()

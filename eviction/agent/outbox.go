@@ -15,6 +15,7 @@ type outbox struct {
 	headroom   *wire.Headroom
 	requests   map[types.UID]*request
 	events     []wire.Event
+	resizes    []wire.Resize
 	orders     []wire.Order
 	look       bool
 }
@@ -59,6 +60,9 @@ func (o *outbox) take(node *wire.Node, intents []wire.Intent) (messages []wire.T
 	for _, e := range o.events {
 		add(wire.ToAgent{Event: &e})
 	}
+	for _, r := range o.resizes {
+		add(wire.ToAgent{Resize: &r})
+	}
 	for _, order := range o.orders {
 		add(wire.ToAgent{Order: &order})
 	}
@@ -66,6 +70,6 @@ func (o *outbox) take(node *wire.Node, intents []wire.Intent) (messages []wire.T
 		add(wire.ToAgent{Refresh: true})
 	}
 	o.nodeSent, o.conditionsSent, o.headroomSent = true, true, true
-	o.events, o.orders, o.look = nil, nil, false
+	o.events, o.resizes, o.orders, o.look = nil, nil, nil, false
 	return messages
 }

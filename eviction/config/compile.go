@@ -119,6 +119,10 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		Lead:       c.duration("warningLead", file.WarningLead.Duration, defaultWarningLead),
 		Interval:   c.duration("warningInterval", file.WarningInterval.Duration, defaultWarningInterval),
 	}
+	config.Eviction.Resizes = eviction.Resizes{
+		Namespaces: c.namespaces("resizeNamespaces", file.ResizeNamespaces),
+		Interval:   c.duration("resizeInterval", file.ResizeInterval.Duration, defaultResizeInterval),
+	}
 	model, ok := stats.ParseMemoryModel(file.MemoryModel)
 	if !ok {
 		c.faults = append(c.faults, field.NotSupported(c.at("memoryModel"), file.MemoryModel, stats.MemoryModels()))

@@ -66,6 +66,9 @@ const (
 	pressureRestart = "restart"
 )
 
+// defaultResizeInterval is longer than most programs take to grow by half.
+const defaultResizeInterval = 5 * time.Minute
+
 const (
 	defaultRestartGrace   = 10 * time.Second
 	defaultRestartBackOff = 10 * time.Minute

@@ -122,6 +122,12 @@ type EvictdConfiguration struct {
 	// means 10m.
 	ContainerRestartBackOff metav1.Duration `json:"containerRestartBackOff,omitzero"`
 
+	// ResizeNamespaces are those in which the annotation evictd.io/resize of a pod counts: the memory limit of a
+	// container that reaches it soon is raised by pods/resize. Other pods there have an event; empty means none.
+	ResizeNamespaces []string `json:"resizeNamespaces,omitempty"`
+	// ResizeInterval is the least time between two resizes of a container; zero means 5m.
+	ResizeInterval metav1.Duration `json:"resizeInterval,omitzero"`
+
 	// MemoryStallWindow is the time of which a threshold of memory.stall is a share, from 1s to 1m; zero means 10s.
 	MemoryStallWindow metav1.Duration `json:"memoryStallWindow,omitzero"`
 	// MemoryStallSome, a percentage, is the share of that time in which at least some tasks have to wait besides;

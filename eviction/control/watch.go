@@ -23,7 +23,7 @@ func (l *Loop) watchInterval() time.Duration {
 // watches says whether there is any step to decide about.
 func (l *Loop) watches() bool {
 	cfg := &l.cfg.Eviction
-	return len(l.driver.State.Steps) > 0 || len(cfg.Warnings.Namespaces) > 0 && slices.ContainsFunc(l.pods, func(p Pod) bool { return cfg.StepsConfigured(p.Pod) })
+	return len(l.driver.State.Steps) > 0 || len(cfg.Warnings.Namespaces)+len(cfg.Resizes.Namespaces) > 0 && slices.ContainsFunc(l.pods, func(p Pod) bool { return cfg.StepsConfigured(p.Pod) })
 }
 
 // watch runs a pass that decides about steps before evictions, if one is due. It follows another pass, whose

@@ -68,6 +68,8 @@ func (a *annotations) follow(pods []*trackedPod) {
 		}
 		_, err := eviction.ParseNotify(p.manifest.Annotations, containers)
 		why(err)
+		_, err = eviction.ParseResize(p.manifest.Annotations[eviction.ResizeAnnotation])
+		why(err)
 		why(a.want(p, wanted))
 	}
 	a.reported = reported

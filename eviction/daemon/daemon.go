@@ -301,6 +301,9 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	if without("memoryReclaimBudget", c.Eviction.MemoryReclaims.Budget > 0, d.withoutMemoryReclaim()) {
 		c.Eviction.MemoryReclaims = eviction.MemoryReclaims{}
 	}
+	if without("resizeNamespaces", len(c.Eviction.Resizes.Namespaces) > 0, d.withoutResizes()) {
+		c.Eviction.Resizes = eviction.Resizes{}
+	}
 	if without("containerPressure: restart", c.Eviction.Restarts.BackOff > 0, d.withoutContainers()) {
 		c.Eviction.Restarts = eviction.Restarts{}
 	}

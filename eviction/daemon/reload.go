@@ -24,7 +24,7 @@ func Reloadable() []string {
 		"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
 		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
 		"hardEvictionGracePeriod", "victimsPerPass", "evictionPreferenceNamespaces", "warningNamespaces", "warningLead", "warningInterval",
-		"containerPressure", "containerRestartGracePeriod", "containerRestartBackOff",
+		"containerPressure", "containerRestartGracePeriod", "containerRestartBackOff", "resizeNamespaces", "resizeInterval",
 		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod", "memoryStallWindow", "memoryStallSome",
 		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",

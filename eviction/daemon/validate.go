@@ -29,6 +29,14 @@ func (d *Daemon) withoutContainers() string {
 	return ""
 }
 
+// withoutResizes says why no container can be resized.
+func (d *Daemon) withoutResizes() string {
+	if !d.cluster.speaksToAPI() {
+		return "there is no API server"
+	}
+	return ""
+}
+
 // Validate reports all faults of the settings of a run together. It does not look at the
 // node.
 func Validate(file *config.EvictdConfiguration) error {

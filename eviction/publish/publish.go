@@ -74,6 +74,7 @@ type Recorder interface {
 type Cluster interface {
 	SetConditions(wire.NodeConditions)
 	Event(wire.Event)
+	Resize(wire.Resize)
 }
 
 // Snapshots measures the node for the status document.

@@ -60,11 +60,15 @@ func TestACollectionIsReportedByLogMetricsAndEvents(t *testing.T) {
 }
 
 // keptEvents is a client of the API server that keeps the events.
-type keptEvents struct{ events []wire.Event }
+type keptEvents struct {
+	events  []wire.Event
+	resizes []wire.Resize
+}
 
 func (*keptEvents) SetConditions(wire.NodeConditions) {}
 func (*keptEvents) Evict(wire.Intent)                 {}
 func (t *keptEvents) Event(e wire.Event)              { t.events = append(t.events, e) }
+func (t *keptEvents) Resize(r wire.Resize)            { t.resizes = append(t.resizes, r) }
 
 func TestTheStatusShowsWhatADiskUnderPressureWouldLose(t *testing.T) {
 	s, now := newReporter(), &fixedSnapshot{}

@@ -20,6 +20,7 @@ var stepEvents = map[eviction.Step]struct{ taken, note, over, overNote, action s
 	eviction.ReclaimMemory: {
 		over: "MemoryReclaimed", overNote: "%[2]s of the pod's memory were reclaimed, so that no pod has to be evicted; no more for now: %[4]s", action: "Reclaiming",
 	},
+	eviction.Resize:   {taken: "MemoryLimitNear", note: "Container %[1]s: %[4]s", action: "Reporting"},
 	eviction.Throttle: {taken: "MemoryThrottled", note: "The pod may grow by %[2]s before it is throttled, for %[3]v: %[4]s", action: "Throttling"},
 }
 
@@ -36,6 +37,8 @@ func (p *Publisher) steps(r *control.Report) {
 			switch {
 			case s.Container == "":
 				p.StepTaken(s, nil)
+			case s.Step == eviction.Resize:
+				p.resize(s, r.DryRun)
 			case p.cfg.Notice == nil:
 				p.metrics.steps.WithLabelValues(s.Step.String(), s.Cause.Kind.String(), "dry-run").Inc()
 			default:
@@ -51,6 +54,26 @@ func (p *Publisher) steps(r *control.Report) {
 		case o.Step == eviction.ReclaimMemory:
 			p.metrics.reclaimed.Add(float64(o.Bytes))
 		}
+	}
+}
+
+// resize has the limit of a container raised. Where it is not to be, only the event says that the container reaches it
+// soon, for what adapts pods to their needs. The agent sends the event of a resize, once it knows the answer.
+func (p *Publisher) resize(s *eviction.StepAction, dryRun bool) {
+	limit, short := s.Pod.Limit(s.Container), eviction.MemoryAvailable.Rounded
+	switch {
+	case s.Over:
+	case dryRun || p.cfg.Cluster == nil:
+		p.metrics.steps.WithLabelValues(s.Step.String(), s.Cause.Kind.String(), "dry-run").Inc()
+	case s.Bytes == 0:
+		p.StepTaken(s, nil)
+	default:
+		p.metrics.steps.WithLabelValues(s.Step.String(), s.Cause.Kind.String(), "taken").Inc()
+		p.cfg.Cluster.Resize(wire.Resize{
+			PodName: wire.PodName{UID: s.Pod.UID, Namespace: s.Pod.Namespace, Name: s.Pod.Name}, Container: s.Container,
+			From: limit, To: s.Bytes, Requests: s.Pod.QOS == v1.PodQOSGuaranteed,
+			Note: fmt.Sprintf("Container %s: its memory limit of %s is raised to %s: %s.", s.Container, short(limit), short(s.Bytes), s.Because),
+		})
 	}
 }
 

@@ -83,6 +83,7 @@ func reduceContainers(containers []v1.Container, volumes []v1.Volume) (all []v1.
 			all = append(all, v1.Container{
 				Name: c.Name, Image: shortText(c.Image), Resources: resources, RestartPolicy: c.RestartPolicy,
 				RestartPolicyRules: reduceRestartRules(c.RestartPolicyRules), VolumeMounts: reduceMounts(c.VolumeMounts, volumes),
+				ResizePolicy: reduceResizePolicy(c.ResizePolicy),
 			})
 			continue
 		}

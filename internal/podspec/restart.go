@@ -88,3 +88,13 @@ func reduceMounts(mounts []v1.VolumeMount, volumes []v1.Volume) (kept []v1.Volum
 	}
 	return nil
 }
+
+// reduceResizePolicy keeps that of memory, if a resize of that restarts the container.
+func reduceResizePolicy(policies []v1.ContainerResizePolicy) []v1.ContainerResizePolicy {
+	for _, p := range policies {
+		if p.ResourceName == v1.ResourceMemory && p.RestartPolicy != v1.NotRequired {
+			return []v1.ContainerResizePolicy{p}
+		}
+	}
+	return nil
+}

@@ -32,6 +32,7 @@ type ToAgent struct {
 	Intent          *Intent          `json:"intent,omitempty"`
 	EvictionRequest *EvictionRequest `json:"ask,omitempty"`
 	Event           *Event           `json:"event,omitempty"`
+	Resize          *Resize          `json:"resize,omitempty"`
 	Order           *Order           `json:"order,omitempty"`
 	// Refresh asks for figures of the runtime that are younger than the message.
 	Refresh bool `json:"look,omitempty"`
@@ -125,6 +126,18 @@ type Event struct {
 	Reason string    `json:"reason"`
 	Action string    `json:"action"`
 	Note   string    `json:"note"`
+}
+
+// Resize is a request to raise the memory limit of a container of a pod, bytes. It is sent once.
+type Resize struct {
+	PodName
+	Container string `json:"container"`
+	From      int64  `json:"from"`
+	To        int64  `json:"to"`
+	// Requests says that the memory request is raised to the same amount.
+	Requests bool `json:"requests,omitempty"`
+	// Note of the event about it.
+	Note string `json:"note"`
 }
 
 // PodName is what an event needs to know of a pod.

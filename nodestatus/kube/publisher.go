@@ -38,7 +38,7 @@ type Publisher struct {
 	send     func(wire.FromAgent)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, evictions, events, surplus *reconciler
+	conditions, taints, lease, nodeLease, victims, evictions, events, surplus, resizing *reconciler
 
 	mu                sync.Mutex
 	state             *wire.NodeConditions
@@ -53,6 +53,8 @@ type Publisher struct {
 	evictionRequests  map[types.UID]wire.EvictionRequest
 	objects           *bool // whether the API server has EvictionRequests; nil where that is not known
 	queue             []event
+	resizes           []wire.Resize
+	resizeFaults      map[types.UID]string // the last that were reported
 }
 
 // New makes a Publisher that reports to evictd with send, from any goroutine.
@@ -73,6 +75,7 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	p.victims.timeout, p.victims.longestUnanswered = victimTimeout, unansweredVictims
 	p.evictions = newReconciler("eviction requests", victimInterval, p.requestEvictions)
 	p.events = newReconciler("events", 0, p.reportEvents)
+	p.resizing, p.resizeFaults = newReconciler("resizes", victimInterval, p.requestResizes), map[types.UID]string{}
 	p.surplus = newReconciler("surplus of evicted pods", p.bounds.interval(), p.deleteSurplus)
 	return p
 }
@@ -108,6 +111,10 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 		}
 		p.evictionRequests[m.EvictionRequest.UID] = *m.EvictionRequest
 		p.evictions.trigger()
+	case m.Resize != nil:
+		p.resizes = append(p.resizes, *m.Resize)
+		p.resizes = p.resizes[max(0, len(p.resizes)-maxResizes):]
+		p.resizing.trigger()
 	case m.Event != nil:
 		p.enqueue(p.event(m.Event))
 	}
@@ -118,7 +125,7 @@ func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
 	if p.node.Publish {
-		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events}
+		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events, p.resizing}
 		if p.bounds.set() {
 			reconcilers = append(reconcilers, p.surplus)
 		}
