@@ -125,6 +125,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	config.MemoryModel = model
 	c.thresholds(file, config.EnforcePods)
 	c.memorySteps(file, &config.Eviction)
+	c.outside(file.Outside)
 	c.lint(file)
 	for _, s := range c.settings {
 		config.Eviction.Thresholds = append(config.Eviction.Thresholds, s.Threshold)

@@ -112,6 +112,10 @@ type EvictdConfiguration struct {
 	// is about to cross a hard threshold of memory; zero means never.
 	MemoryThrottlePeriod metav1.Duration `json:"memoryThrottlePeriod,omitzero"`
 
+	// Outside are cgroups outside of the pods, as paths below cgroupRoot such as system.slice/batch.service, that are
+	// evicted for a hard threshold of memory.available where the pods are not the cause; empty means none.
+	Outside []string `json:"outside,omitempty"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 
