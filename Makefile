@@ -6,7 +6,7 @@
 #   BENCH       which benchmarks run, a regular expression (.)
 #   KEEP        1 leaves the cluster of run going for kubectl, until ^C
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
-#   BENCHFLAGS  flags of bench-cluster, bench-devices and bench-reaction, such as -nodes=5000 and -runs=20
+#   BENCHFLAGS  flags of bench-cluster, bench-devices, bench-live (its part on kube-apiserver) and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   ARCHS       architectures of the images                (amd64 arm64)
@@ -165,6 +165,12 @@ bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, bes
 bench-devices: controlplane ## pods with claims for devices bound a second on a real kube-apiserver, beside a program that only makes the same writes
 	@go run -ldflags=-w ./test/controlplane/bench -kinds=claims -nodes=500 -pods=2500 \
 		-by=binder,evictd-scheduler,binder,evictd-scheduler,binder,evictd-scheduler,kube-scheduler $(BENCHFLAGS)
+
+# Both rates of a run are of servers started on copies of the same objects.
+.PHONY: bench-live
+bench-live: controlplane ## 100,000 pods on 100,000 nodes through a real kube-apiserver, and 10,000 nodes through evictd-apiserver, beside a binder that evaluates nothing
+	@go run -ldflags=-w ./test/controlplane/bench -kinds=plain -nodes=100000 -pods=100000 -patience=30m -by=binder,evictd-scheduler $(BENCHFLAGS)
+	go run -ldflags=-w ./test/controlplane/bench -on=evictd-apiserver -kinds=plain -nodes=10000 -pods=50000 -by=binder,evictd-scheduler,binder,evictd-scheduler
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.

@@ -23,7 +23,7 @@ type Group struct {
 	threads, maxPIDs                          File
 	seen                                      statSnapshot
 	pressure                                  [numResources]File
-	refaults                                  stats.Amount // of the top of v2, as read at refaulted
+	reclaimed                                 stats.Memory // /proc/vmstat for the top of v2, as read at refaulted
 	refaulted                                 time.Time
 	last                                      struct { // result of Memory
 		stats.Memory

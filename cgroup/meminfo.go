@@ -9,8 +9,8 @@ import (
 // meminfo is what is used of /proc/meminfo, bytes. File is all of the page cache,
 // as memory.stat counts it.
 type meminfo struct {
-	total, available, slabReclaimable, hugetlb stats.Amount
-	anon, file, inactiveFile, activeFile       stats.Amount
+	total, free, available, slabReclaimable, hugetlb stats.Amount
+	anon, file, inactiveFile, activeFile             stats.Amount
 }
 
 // parseMeminfo reads the "Key:   N kB" lines of /proc/meminfo (proc(5)).
@@ -25,6 +25,8 @@ func parseMeminfo(b []byte) (m meminfo) {
 		switch string(key) {
 		case "MemTotal":
 			m.total = kilobytes(value)
+		case "MemFree":
+			m.free = kilobytes(value)
 		case "MemAvailable":
 			m.available = kilobytes(value)
 		case "SReclaimable":

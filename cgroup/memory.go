@@ -18,7 +18,7 @@ var (
 	noLimit   = [...]string{V1: "-1", V2: "max"}
 )
 
-// refaultsAge is how old Refaults of the root of v2 may be: it is compared over a
+// refaultsAge is how old Refaults, ReadBack and Stolen of the root of v2 may be: they are compared over a
 // second and more, and /proc/vmstat takes longer to read than all other files.
 const refaultsAge = 100 * time.Millisecond
 
@@ -43,9 +43,11 @@ func (g *Group) Memory(m *stats.Memory) error {
 		if now := time.Now(); now.Sub(g.refaulted) > refaultsAge {
 			var b []byte
 			b, err = g.vmstat.Read(buf[:])
-			g.refaults, g.refaulted, err = refaults(b), now, g.fault("read /proc/vmstat for the top", err)
+			g.reclaimed = stats.Memory{}
+			parseVMStat(b, &g.reclaimed)
+			g.refaulted, err = now, g.fault("read /proc/vmstat for the top", err)
 		}
-		read.Refaults = g.refaults
+		read.Refaults, read.ReadBack, read.Stolen = g.reclaimed.Refaults, g.reclaimed.ReadBack, g.reclaimed.Stolen
 	}
 	if err == nil {
 		err = g.refresh(&read, &stat)
@@ -97,7 +99,7 @@ func (g *Group) machine(m *stats.Memory) error {
 	}
 	info := parseMeminfo(b)
 	m.Limit, m.SlabReclaimable = info.total, info.slabReclaimable
-	m.MemAvailable, m.Hugetlb = info.available, info.hugetlb
+	m.MemAvailable, m.Hugetlb, m.MemFree = info.available, info.hugetlb, info.free
 	if g.version == V2 {
 		m.Usage, m.InactiveFile, m.ActiveFile = info.anon.Plus(info.file), info.inactiveFile, info.activeFile
 	}
@@ -107,27 +109,26 @@ func (g *Group) machine(m *stats.Memory) error {
 // WorkingSet reads the group's memory in use as the kubelet counts it, in bytes:
 // It reads two files less than Memory.
 func (g *Group) WorkingSet() (stats.Amount, error) {
-	inUse, _, err := g.workingSet()
-	return inUse, err
+	var m stats.Memory
+	err := g.usageAndStat(&m, &memoryStat{})
+	return m.WorkingSet(), err
 }
 
-// WorkingSetAndSwap is WorkingSet with what the group has in swap, in bytes: swap of memory.stat
-// (v1, memsw less memory) or memory.swap.current (v2). Without swap accounting that is unknown.
-func (g *Group) WorkingSetAndSwap() (inUse, swap stats.Amount, err error) {
-	inUse, swap, err = g.workingSet()
+// PodMemory reads the working set of a pod's group, what it has in swap, both in bytes, and the pages that it
+// has read back. Swap is that of memory.stat (v1, memsw less memory) or memory.swap.current (v2), unknown
+// without swap accounting.
+func (g *Group) PodMemory(p *stats.Pod) error {
+	var m stats.Memory
+	var stat memoryStat
+	err := g.usageAndStat(&m, &stat)
+	p.Memory, p.Swap, p.ReadBack = m.WorkingSet(), stat.swap, m.ReadBack
 	if err != nil || g.version == V1 || g.top {
-		return inUse, swap, err
+		return err
 	}
 	var buf [32]byte
 	b, err := readKept(&g.swap, g.dirs[memory], "memory.swap.current\x00", buf[:])
-	return inUse, amount(b), g.fault("read memory.swap.current", err)
-}
-
-func (g *Group) workingSet() (inUse, swap stats.Amount, err error) {
-	var m stats.Memory
-	var stat memoryStat
-	err = g.usageAndStat(&m, &stat)
-	return m.WorkingSet(), stat.swap, err
+	p.Swap = amount(b)
+	return g.fault("read memory.swap.current", err)
 }
 
 // Usage reads the group's memory usage alone, in bytes, page cache included.
@@ -155,7 +156,7 @@ func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	}
 	parseMemoryStat(b, g.version, stat)
 	m.InactiveFile, m.ActiveFile = stat.inactiveFile, stat.activeFile
-	m.SlabReclaimable, m.Refaults = stat.slabReclaimable, stat.refaults
+	m.SlabReclaimable, m.Refaults, m.ReadBack = stat.slabReclaimable, stat.refaults, stat.readBack()
 	m.Usage, err = g.Usage()
 	return err
 }

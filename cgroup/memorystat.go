@@ -9,7 +9,18 @@ import (
 // memoryStat is what is used of memory.stat: bytes, and events.
 type memoryStat struct {
 	inactiveFile, activeFile, slabReclaimable, shmem, refaults stats.Amount
+	anonRefaults                                               stats.Amount // since Linux 5.9
+	swapIns                                                    stats.Amount // v2 since Linux 6.13
 	swap                                                       stats.Amount // v1, with swap accounting
+}
+
+// readBack are the pages read back. A page that was swapped in is a refault, too, if the kernel still knows when
+// it was swapped out.
+func (s *memoryStat) readBack() stats.Amount {
+	if !s.refaults.IsKnown() {
+		return stats.Amount{}
+	}
+	return stats.Known(s.refaults.Or(0) + max(s.anonRefaults.Or(0), s.swapIns.Or(0)))
 }
 
 // parseMemoryStat reads memory.stat of a group and everything below it. On v1 these are
@@ -50,14 +61,32 @@ func (s *memoryStat) field(key []byte) *stats.Amount {
 		return &s.slabReclaimable
 	case "workingset_refault_file", "workingset_refault": // the latter before Linux 5.9
 		return &s.refaults
+	case "workingset_refault_anon":
+		return &s.anonRefaults
+	case "pswpin":
+		return &s.swapIns
 	}
 	return nil
 }
 
-// refaults reads the refaults of the machine from /proc/vmstat.
-func refaults(vmstat []byte) stats.Amount {
-	if n := flat(vmstat, "workingset_refault_file"); n.IsKnown() {
-		return n
+// parseVMStat reads what /proc/vmstat has of reclaim on the machine.
+func parseVMStat(vmstat []byte, m *stats.Memory) {
+	var s memoryStat
+	for len(vmstat) > 0 {
+		var line []byte
+		line, vmstat = cutLine(vmstat)
+		key, value, ok := bytes.Cut(line, []byte{' '})
+		if !ok {
+			continue
+		}
+		switch string(key) {
+		case "pgsteal_kswapd", "pgsteal_direct":
+			m.Stolen = stats.Sum(m.Stolen, amount(value))
+		default:
+			if field := s.field(key); field != nil {
+				*field = amount(value)
+			}
+		}
 	}
-	return flat(vmstat, "workingset_refault")
+	m.Refaults, m.ReadBack = s.refaults, s.readBack()
 }

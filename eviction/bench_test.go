@@ -2,6 +2,7 @@ package eviction_test
 
 import (
 	"fmt"
+	"slices"
 	"testing"
 	"time"
 
@@ -103,4 +104,44 @@ func BenchmarkRank500Pods(b *testing.B) {
 	for b.Loop() {
 		ranked = eviction.Rank(&eviction.Config{Layout: eviction.SharedFs}, eviction.MemoryAvailable, in.Candidates, ranked[:0])
 	}
+}
+
+// The victim has two containers, and its first one is restarted in its place.
+func TestARestartAllocatesNothing(t *testing.T) {
+	cfg, in := busy(500, nothing)
+	cfg.Restarts = eviction.Restarts{BackOff: time.Hour, Grace: time.Second}
+	in.Pass = eviction.Event
+	victim := &in.Candidates[slices.IndexFunc(in.Candidates, func(c eviction.Candidate) bool { return c.Pod == first(&cfg, in.Candidates) })]
+	pod := *victim.Pod
+	pod.Containers = []eviction.Container{{Name: "a", Restart: eviction.AlwaysRestarted}, {Name: "b"}}
+	usage := *victim.Usage
+	usage.Memory = stats.Known(200 * gi)
+	usage.Containers = []stats.Container{{Memory: usage.Memory}, {Memory: stats.Known(0)}}
+	victim.Pod, victim.Usage = &pod, &usage
+	var st eviction.State
+	var d eviction.Decision
+	const rounds = 100
+	buffers := make([]eviction.Buffers, rounds+1)
+	for i := range buffers {
+		buffers[i].Refill(len(in.Candidates))
+	}
+	n := testing.AllocsPerRun(rounds, func() {
+		in := in
+		in.Buffers, buffers = &buffers[0], buffers[1:]
+		var asked eviction.State
+		if asked, d = eviction.Decide(&cfg, st, in); d.NeedContainers == nil {
+			return
+		}
+		in.Pass, in.Detailed = eviction.Continue, d.NeedContainers.UID
+		_, d = eviction.Decide(&cfg, asked, in)
+	})
+	if n != 0 || len(d.Restarts) != 1 || d.Restarts[0].Name() != "a" {
+		t.Errorf("%v allocations, restarts %v", n, d.Restarts)
+	}
+}
+
+// first is the first of all pods that may be evicted for memory.
+func first(cfg *eviction.Config, candidates []eviction.Candidate) *eviction.Pod {
+	ranking := eviction.Rank(cfg, eviction.MemoryAvailable, candidates, nil)
+	return ranking[slices.IndexFunc(ranking, func(r eviction.Ranked) bool { return r.Exempt() == "" })].Pod
 }

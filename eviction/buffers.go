@@ -12,6 +12,8 @@ type Buffers struct {
 	met       []Met
 	ranking   []Ranked
 	evictions []Eviction
+	restarts  []ContainerRestart
+	restarted []RestartedContainer
 	inFlight  []InFlight
 	chosen    []types.UID
 
@@ -22,6 +24,9 @@ type Buffers struct {
 // one.
 const victimBuffer = 32
 
+// restartBuffer is for how many restarts not long ago there is space beside a new one.
+const restartBuffer = 8
+
 // stepBuffer is for the steps that end where a hard threshold is crossed: one of each kind.
 const stepBuffer = 2
 
@@ -30,6 +35,8 @@ func (b *Buffers) Refill(pods int) {
 	refill(&b.met, MaxThresholds)
 	refill(&b.ranking, pods)
 	refill(&b.evictions, 1)
+	refill(&b.restarts, 1)
+	refill(&b.restarted, restartBuffer+1)
 	refill(&b.inFlight, victimBuffer+1)
 	refill(&b.chosen, 1)
 	refill(&b.steps, stepBuffer)
@@ -45,8 +52,25 @@ func (b *Buffers) forMet() []Met { return take(b, func(b *Buffers) *[]Met { retu
 func (b *Buffers) forRanking(pods int) []Ranked {
 	return take(b, func(b *Buffers) *[]Ranked { return &b.ranking }, pods)
 }
+
+// returnRanking takes back what no decision has.
+func (b *Buffers) returnRanking(ranking []Ranked) {
+	if b != nil {
+		b.ranking = ranking[:0]
+	}
+}
+
 func (b *Buffers) forEvictions() []Eviction {
 	return take(b, func(b *Buffers) *[]Eviction { return &b.evictions }, 1)
+}
+
+func (b *Buffers) forRestarts() []ContainerRestart {
+	return take(b, func(b *Buffers) *[]ContainerRestart { return &b.restarts }, 1)
+}
+
+// forRestarted is as forInFlight.
+func (b *Buffers) forRestarted(restarts []RestartedContainer) []RestartedContainer {
+	return append(take(b, func(b *Buffers) *[]RestartedContainer { return &b.restarted }, len(restarts)+1), restarts...)
 }
 
 // forInFlight copies the victims into a slice with capacity for one more: earlier

@@ -52,6 +52,8 @@ type Input struct {
 	// scans it is as of this pass.
 	DiskScans    bool
 	ScannedSince time.Time
+	// Detailed is the pod whose containers were measured in this pass.
+	Detailed types.UID
 	// UnknownPods says whether processes run as pods that are none of Candidates.
 	UnknownPods Answer
 	// Outcomes of kills since the call before.
@@ -111,10 +113,15 @@ type Eviction struct {
 	met          Met     // that a victim of node pressure was chosen for
 	victim, next *Ranked // it, and the next eligible pod
 	unreclaimed  string  // why the node could not free enough by itself
+	// restarted is a container of the pod that was restarted so long before; afterRestart says that this is
+	// why the pod is the victim.
+	restarted    RestartedContainer
+	ago          time.Duration
+	afterRestart bool
 }
 
-// Decision is what to do. At most one of NeedUsage, NeedUnknownPods, Reclaim and
-// Evictions is set; after the first three, and after a kill that does not begin, call
+// Decision is what to do. At most one of NeedUsage, NeedContainers, NeedUnknownPods, Reclaim and
+// Evictions with Restarts is set; after the first four, and after a kill that does not begin, call
 // Decide again with Continue. Driver does.
 type Decision struct {
 	// Met are the thresholds that act in this pass, by signal name, hard
@@ -122,6 +129,8 @@ type Decision struct {
 	Met []Met
 	// NeedUsage asks for the candidates' usage.
 	NeedUsage bool
+	// NeedContainers asks for what the containers of a candidate use.
+	NeedContainers *Pod
 	// NeedUnknownPods asks whether processes run as pods that are none of the
 	// candidates.
 	NeedUnknownPods bool
@@ -152,6 +161,8 @@ type Decision struct {
 	HeldBack *Pod
 	// Evictions to start now.
 	Evictions []Eviction
+	// Restarts of containers in place of evictions, to start now.
+	Restarts []ContainerRestart
 	// Steps before evictions to take or to end: those on containers of a Watch pass, those on pods of the call
 	// that opens another.
 	Steps []StepAction
@@ -171,6 +182,7 @@ func Decide(cfg *Config, st State, in Input) (State, Decision) {
 	st.settle(&in)
 	if opens {
 		st.release(cfg, &in)
+		st.forgetRestarts(cfg, in.Now)
 		st.watchVictims(cfg, &in)
 		st.shortenGraces(cfg, &in, &d)
 		st.resume(cfg, &in, &d)
@@ -303,6 +315,14 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		}
 		return false
 	}
+	if !ranking[i].Exceeds {
+		if at := st.afterRestart(&t, ranking); at >= 0 {
+			i = at
+		}
+	}
+	if st.restart(cfg, in, &t, ranking, i, missing, known, held, d) {
+		return true
+	}
 	before := *st
 	d.Ranking = ranking
 	st.InFlight = in.Buffers.forInFlight(st.InFlight)
@@ -327,11 +347,14 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 			met:                t, victim: victim,
 			unreclaimed: st.unreclaimed(cfg.Layout, in, t.Signal),
 		}
+		if r := st.restarted(victim.Pod.UID); r != nil {
+			e.restarted, e.ago, e.afterRestart = *r, in.Now.Sub(r.At), st.nextEligible(ranking, 0) < i
+		}
 		if i = st.nextEligible(ranking, i+1); i >= 0 {
 			e.next = &ranking[i]
 		}
 		st.start(cfg, in, &e)
-		st.chose(cfg, in, &e, held)
+		st.chose(cfg, in, &e, e.Frees().Or(0), held)
 		d.Evictions = append(d.Evictions, e)
 		frees, measured := victim.atMost()
 		missing -= frees
@@ -377,7 +400,7 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 			continue
 		}
 		f := &st.InFlight[at]
-		if int(f.Signal) < NumSignals && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
+		if int(f.Signal) < NumSignals && (f.Signal != MemoryStall || f.Ended.IsZero()) && (f.Hard || !t.Hard()) && !f.Stuck && !f.Overdue(in.Now) && r.WouldFree.Or(0) > 0 {
 			return f
 		}
 	}

@@ -7,6 +7,8 @@ type Node interface {
 	// Measure returns the candidates with their usage; with that of processes where
 	// asked for.
 	Measure(processes bool) []Candidate
+	// MeasureContainers measures the containers of a candidate into its usage.
+	MeasureContainers(*Pod)
 	// UnknownPods says whether processes run as pods that are none of the candidates.
 	UnknownPods() bool
 	// ScanDisks begins a scan of the pods' disks.
@@ -16,6 +18,8 @@ type Node interface {
 	Reclaim(signal Signal, steps []ReclaimStep, need Need, signals *Observations) (runsOn bool)
 	// Kill begins to kill a victim, and Resume one of before the start.
 	Kill(*Eviction) error
+	// Restart begins to end a container.
+	Restart(*ContainerRestart) error
 	Resume(*Resumed) error
 	// EndAgain kills the processes of a pod that has ended before.
 	EndAgain(*Pod)
@@ -41,6 +45,8 @@ type Driver struct {
 	// before the start whose kill did not begin again.
 	Failed     []Eviction
 	NotResumed []Resumed
+	// NotRestarted are the restarts that did not begin.
+	NotRestarted []ContainerRestart
 	// Reclaims are those that have begun and run on.
 	Reclaims []ReclaimOutcome
 	// Chosen says that a kill has begun, Acted that a threshold acts, AwaitsScan that
@@ -95,6 +101,9 @@ func (d *Driver) step() (again bool) {
 	switch {
 	case next.NeedUsage:
 		in.Candidates, in.Sampled, again = d.Node.Measure(d.processes), true, true
+	case next.NeedContainers != nil:
+		d.Node.MeasureContainers(next.NeedContainers)
+		in.Detailed, again = next.NeedContainers.UID, true
 	case next.NeedUnknownPods:
 		in.UnknownPods, again = No, true
 		if d.Node.UnknownPods() {
@@ -109,11 +118,26 @@ func (d *Driver) step() (again bool) {
 	case len(next.Evictions) > 0:
 		d.kill(&next)
 		d.Chosen = d.Chosen || len(next.Evictions) > 0
+	case len(next.Restarts) > 0:
+		d.restart(&next)
+		d.Chosen = d.Chosen || len(next.Restarts) > 0
 	}
-	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps) > 0 {
+	if len(next.Met)+len(next.Ranking)+len(next.Evictions)+len(next.Restarts)+len(next.Reclaim)+len(next.Hastened)+len(next.Shortened)+len(next.Resumed)+len(next.EndAgain)+len(next.Steps) > 0 {
 		d.Decisions = append(d.Decisions, next)
 	}
 	return again || len(in.Outcomes) > 0
+}
+
+// restart begins the restarts, and takes those that do not begin out of the decision: their pods are evicted.
+func (d *Driver) restart(next *Decision) {
+	next.Restarts = slices.DeleteFunc(next.Restarts, func(r ContainerRestart) bool {
+		failed := d.Node.Restart(&r) != nil
+		if failed {
+			d.NotRestarted = append(d.NotRestarted, r)
+			d.Input.Outcomes = append(d.Input.Outcomes, Outcome{UID: r.Pod.UID, Failed: true})
+		}
+		return failed
+	})
 }
 
 // kill begins the evictions, and takes those that do not begin out of the decision.

@@ -12,6 +12,9 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	if !measured || !resolved {
 		return 0, false
 	}
+	if t.Signal == MemoryStall { // no amount of memory is known to end it
+		return 0, false
+	}
 	more, _ := t.MinReclaim.Of(o)
 	missing := required - (available - more) // required + more could overflow
 	if t.Signal.Condition() != MemoryPressure || missing <= 0 {
@@ -20,10 +23,19 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		if c.measured(t.Signal) && st.dying(c.Pod, t.Signal, cfg.Layout, in.Now) {
-			missing -= c.frees(t.Signal, cfg.Layout)
+			missing -= st.frees(c, t.Signal, cfg.Layout)
 		}
 	}
 	return missing, true
+}
+
+// frees is what the end of a victim in flight frees, in the signal's unit: of a container that is restarted, the
+// memory of that.
+func (st *State) frees(c *Candidate, s Signal, l Layout) int64 {
+	if f := st.Victim(c.Pod.UID); f != nil && f.Container != "" {
+		return c.container(f.Container).Or(0)
+	}
+	return c.frees(s, l)
 }
 
 // dying says whether the pod has been sent SIGKILL for the same shortage, and

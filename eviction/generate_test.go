@@ -54,7 +54,7 @@ func anyConfig(r *rand.Rand) eviction.Config {
 		for range r.IntN(3) {
 			thresholds = append(thresholds, eviction.Threshold{
 				Signal: s, Value: value(), MinReclaim: one(r, eviction.Value{}, value()),
-				Grace: one(r, 0, 0, 10*time.Second, 25*time.Second),
+				Grace: one(r, 0, 0, 10*time.Second, 25*time.Second), Some: one(r, 0, 0, eviction.Share(r.Int64N(1000))),
 			})
 		}
 	}
@@ -68,6 +68,7 @@ func anyConfig(r *rand.Rand) eviction.Config {
 		LocalStorageCapacityIsolation: r.IntN(2) == 0,
 		EnoughVictims:                 r.IntN(3) == 0,
 		MeasuresRelief:                r.IntN(3) == 0,
+		MemoryStallWindow:             one(r, time.Second, 10*time.Second),
 	}, one(r, eviction.SharedFs, eviction.ImageFs, eviction.SplitFs))
 }
 
@@ -128,7 +129,7 @@ func anyCandidates(r *rand.Rand, atMost int) []eviction.Candidate {
 	var all []eviction.Candidate
 	for i := range r.IntN(atMost + 1) {
 		p := anyPod(r, fmt.Sprint("pod", i))
-		all = append(all, eviction.Candidate{Pod: p, Usage: anyUsage(r, p)})
+		all = append(all, eviction.Candidate{Pod: p, Usage: anyUsage(r, p), ReadBack: one(r, 0, r.Int64N(200)), Stalled: amount(r, one[int64](r, 1, 1000))})
 	}
 	return all
 }
@@ -139,6 +140,9 @@ func anySignals(r *rand.Rand, now time.Time) (all eviction.Observations) {
 		if available := amount(r, 1100); available.IsKnown() {
 			all[s] = eviction.Observation{Available: available, Capacity: one(r, stats.Known(1000), stats.Known(1000), stats.Amount{}),
 				Time: one(r, now, now, now.Add(-15*time.Second), time.Time{}), UsedUpIn: amount(r, int64(5*time.Second))}
+			if eviction.Signal(s) == eviction.MemoryStall {
+				all[s].Some, all[s].ReadBack = amount(r, 1100), amount(r, 1<<17)
+			}
 		}
 	}
 	return all

@@ -20,6 +20,7 @@ type Kept struct {
 	InFlight []KeptVictim             `json:"inFlight,omitempty"`
 	Refused  []types.UID              `json:"refused,omitempty"`
 	Steps    []KeptStep               `json:"steps,omitempty"`
+	Restarts []KeptRestart            `json:"restarts,omitempty"`
 	// The field says for how long no reclaim may begin, by disk of the Layout.
 	Layout Layout `json:"layout"`
 	// Relief is by the type of the condition.
@@ -32,6 +33,7 @@ type Kept struct {
 type KeptThreshold struct {
 	Signal string        `json:"signal"`
 	Value  Value         `json:"value"`
+	Some   Share         `json:"some,omitempty"`
 	Grace  time.Duration `json:"grace,omitempty"`
 	// Met is how long ago its signal was first observed below; nil where it is not.
 	Met    *time.Duration `json:"met,omitempty"`
@@ -39,12 +41,13 @@ type KeptThreshold struct {
 }
 
 func (k *KeptThreshold) is(t *Threshold) bool {
-	return k.Signal == t.Signal.String() && k.Value == t.Value && k.Grace == t.Grace
+	return k.Signal == t.Signal.String() && k.Value == t.Value && k.Some == t.Some && k.Grace == t.Grace
 }
 
 // KeptVictim is a victim that was being ended.
 type KeptVictim struct {
-	UID types.UID `json:"uid"`
+	UID       types.UID `json:"uid"`
+	Container string    `json:"container,omitempty"`
 	// Decided is zero in what earlier versions wrote.
 	Decided time.Time     `json:"decided,omitzero"`
 	Signal  string        `json:"signal"`
@@ -69,6 +72,16 @@ type KeptStep struct {
 	Over      bool           `json:"over,omitempty"`
 }
 
+// KeptRestart is a RestartedContainer.
+type KeptRestart struct {
+	UID       types.UID     `json:"uid"`
+	Container string        `json:"container"`
+	Signal    string        `json:"signal"`
+	Hard      bool          `json:"hard,omitempty"`
+	Since     time.Duration `json:"since"`
+	Failed    bool          `json:"failed,omitempty"`
+}
+
 // KeptRelief is a Relief.
 type KeptRelief struct {
 	Signal    string        `json:"signal"`
@@ -85,7 +98,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 	k := Kept{Looked: now.Sub(st.Looked), Pressure: map[string]time.Duration{}, Layout: cfg.Layout, Refused: st.Refused}
 	for i := range cfg.Thresholds {
 		t, standing := &cfg.Thresholds[i], &st.Thresholds[i]
-		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Grace: t.Grace, Acting: standing.Acting}
+		kept := KeptThreshold{Signal: t.Signal.String(), Value: t.Value, Some: t.Some, Grace: t.Grace, Acting: standing.Acting}
 		if !standing.FirstObserved.IsZero() {
 			met := now.Sub(standing.FirstObserved)
 			kept.Met = &met
@@ -107,7 +120,10 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 		k.Relief[Condition(c).String()] = KeptRelief{r.Signal.String(), now.Sub(r.Since), r.Available, r.Held, r.Victim, r.Outside, r.Group}
 	}
 	for _, f := range st.InFlight {
-		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Decided, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience, f.Reported})
+		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Container, f.Decided, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience, f.Reported})
+	}
+	for _, r := range st.Restarts {
+		k.Restarts = append(k.Restarts, KeptRestart{r.UID, r.Container, r.Signal.String(), r.Hard, now.Sub(r.At), r.Failed})
 	}
 	for _, t := range st.Steps {
 		kept := KeptStep{Step: t.Step.String(), UID: t.UID, Container: t.Container, Cause: t.Cause.String(), Since: now.Sub(t.Since), Last: now.Sub(t.Last), Over: t.Over}
@@ -126,7 +142,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 // SameKept says whether the same is kept of two states, but for when their last
 // housekeeping pass was.
 func (st *State) SameKept(other *State) bool {
-	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept) && slices.Equal(st.Refused, other.Refused) && slices.Equal(st.Steps, other.Steps)
+	same := st.Thresholds == other.Thresholds && slices.EqualFunc(st.InFlight, other.InFlight, InFlight.SameKept) && slices.Equal(st.Refused, other.Refused) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Restarts, other.Restarts)
 	for c := range st.Pressure {
 		same = same && st.Pressure[c].LastObserved == other.Pressure[c].LastObserved
 	}
@@ -177,6 +193,11 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 			st.InFlight = append(st.InFlight, f)
 		}
 	}
+	for _, kept := range k.Restarts {
+		if signal, err := ParseSignal(kept.Signal); err == nil {
+			st.Restarts = append(st.Restarts, RestartedContainer{kept.UID, kept.Container, signal, kept.Hard, before(kept.Since), kept.Failed})
+		}
+	}
 	for _, kept := range k.Steps {
 		step, err := ParseStep(kept.Step)
 		cause, is := parseCause(kept.Cause)
@@ -202,7 +223,7 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 // kind, unless it is reported: then it has at most the grace of a hard victim left. What it
 // held and whether it had ended is not kept.
 func (v *KeptVictim) Restore(cfg *Config, now time.Time, ago time.Duration) (f InFlight, is bool) {
-	f = InFlight{UID: v.UID, Decided: v.Decided, Hard: v.Hard, Since: now.Add(-ago - max(0, v.Since)), Grace: v.Grace, Unattended: true, Reported: v.Reported}
+	f = InFlight{UID: v.UID, Container: v.Container, Decided: v.Decided, Hard: v.Hard, Since: now.Add(-ago - max(0, v.Since)), Grace: v.Grace, Unattended: true, Reported: v.Reported}
 	if f.Decided.IsZero() {
 		f.Decided = f.Since
 	}

@@ -127,8 +127,9 @@ func (l Layout) placement(s Signal) placement { return placements[l][signals[s].
 type shortage struct {
 	resource v1.ResourceName
 	disk     disk
+	stall    bool // the end of its victim is waited for longer
 }
 
 func (l Layout) shortage(s Signal) shortage {
-	return shortage{signals[s].resource, l.placement(s).disk}
+	return shortage{signals[s].resource, l.placement(s).disk, s == MemoryStall}
 }

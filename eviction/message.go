@@ -3,6 +3,7 @@ package eviction
 import (
 	"fmt"
 	"strings"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -31,6 +32,8 @@ const (
 	nodeLowMessage        = "The node was low on resource: %v. "
 	thresholdMetMessage   = "Threshold quantity: %v, available: %v. "
 	podMessage            = "Pod %s was using %s, request is %s, has larger consumption of %v. "
+	stallMessage          = "Its tasks waited for memory in %s of the time, threshold %s. "
+	podStallMessage       = "Pod %s was reading back %s of memory a second, and using %s, request is %s. "
 	podSwapMessage        = "Pod %s was using %s of memory and %s of swap, request is %s. "
 	containerMessage      = "Container %s was using %s, request is %s, has larger consumption of %v. "
 	containerLimitMessage = "Container %s exceeded its local ephemeral storage limit %q. "
@@ -62,12 +65,20 @@ func message(c Candidate, met Met) (string, map[string]string) {
 	starved := met.Signal.Resource()
 	var b strings.Builder
 	b.WriteString(NodeLowMessage(met.Signal))
-	fmt.Fprintf(&b, thresholdMetMessage, met.Signal.Quantity(met.Required), met.Signal.Quantity(met.Available))
+	if required, available := met.Signal.Quantity(met.Required), met.Signal.Quantity(met.Available); met.Signal == MemoryStall {
+		fmt.Fprintf(&b, stallMessage, available, required)
+	} else {
+		fmt.Fprintf(&b, thresholdMetMessage, required, available)
+	}
 	annotations := map[string]string{}
 	if c.Usage == nil {
 		return b.String(), annotations
 	}
-	if met.Signal == SwapAvailable {
+	if met.Signal == MemoryStall {
+		usage := bytes(c.Usage.Memory.Or(0))
+		fmt.Fprintf(&b, podStallMessage, c.Pod.Name, bytes(c.ReadBack), usage, bytes(c.Pod.MemoryRequest))
+		annotations[offendingPod], annotations[offendingPodUsage] = c.Pod.Name, usage.String()
+	} else if met.Signal == SwapAvailable {
 		if usage := c.usage(met.Signal, SharedFs); c.Usage.Swap.IsKnown() && usage > c.Pod.MemoryRequest {
 			fmt.Fprintf(&b, podSwapMessage, c.Pod.Name, bytes(c.Usage.Memory.Or(0)), bytes(c.Usage.Swap.Or(0)), bytes(c.Pod.MemoryRequest))
 			annotations[offendingPod], annotations[offendingPodUsage] = c.Pod.Name, bytes(usage).String()
@@ -119,6 +130,9 @@ func (d *Decision) Explain() {
 	for i := range d.Evictions {
 		d.Evictions[i].explain()
 	}
+	for i := range d.Restarts {
+		d.Restarts[i].explain()
+	}
 }
 
 func (e *Eviction) explain() {
@@ -129,6 +143,12 @@ func (e *Eviction) explain() {
 	because := "no other pod is eligible"
 	if e.next != nil {
 		because = e.victim.Before(e.next)
+	}
+	if r := &e.restarted; r.UID != "" {
+		restarted := fmt.Sprintf("its container %s %s %v before", r.Container, either(r.Failed, "could not be restarted", "was restarted"), e.ago.Round(time.Millisecond))
+		if because += "; " + restarted; e.afterRestart {
+			because = restarted + ", which was not enough, and no pod uses more than it requested"
+		}
 	}
 	e.Because = because + e.unreclaimed
 }

@@ -23,6 +23,9 @@ type Observation struct {
 	// PerSecond is how Available changes, units a second; zero where that is not known. It is measured
 	// for steps before evictions only.
 	PerSecond int64
+	// Some and ReadBack are of memory.stall, whose Available is the part of the time in which not all tasks waited:
+	// the part in which some did, and the memory that was read back, bytes a second. See stats.Thrashing.
+	Some, ReadBack stats.Amount
 }
 
 // Observations holds one for each signal that a threshold can be set on.
@@ -37,6 +40,11 @@ type Candidate struct {
 	// Growth of the memory used, bytes a second; negative where it shrinks, zero
 	// where it is not known.
 	Growth int64
+	// ReadBack is memory that was read back after it had been reclaimed, bytes a second; zero where that is not
+	// known. Stalled is the part of the time in which tasks of the pod waited for memory, in 10,000. Both are
+	// measured where memory.stall has a threshold.
+	ReadBack int64
+	Stalled  stats.Amount
 }
 
 // part adds up what a pod holds of the parts asked for, in bytes or in inodes.
@@ -81,7 +89,7 @@ func (c Candidate) usage(s Signal, l Layout) int64 {
 	switch {
 	case s == SwapAvailable:
 		return c.Usage.Memory.Or(0) + c.Usage.Swap.Or(0)
-	case s.Condition() == MemoryPressure:
+	case s.Condition() == MemoryPressure, s == MemoryStall:
 		return c.Usage.Memory.Or(0)
 	case s.Condition() == PIDPressure:
 		return c.Usage.Processes.Or(0)
@@ -97,6 +105,16 @@ func (c Candidate) frees(s Signal, l Layout) int64 {
 		return c.Usage.Swap.Or(0)
 	}
 	return c.usage(s, l)
+}
+
+// container is the memory of a container of the candidate.
+func (c Candidate) container(name string) (memory stats.Amount) {
+	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
+		if c.Pod.Containers[i].Name == name {
+			memory = c.Usage.Containers[i].Memory
+		}
+	}
+	return memory
 }
 
 // runs says whether the pod is known to have processes.

@@ -7,9 +7,11 @@ import (
 )
 
 // Observer turns readings of a node into observations of its signals. It
-// remembers only what the memory model needs to distinguish cold cache from hot.
+// remembers only what the memory model needs to distinguish cold cache from hot, and a window of stalls.
 type Observer struct {
 	Model stats.MemoryModel
+	// Thrash has the window of memory.stall.
+	Thrash stats.Thrash
 
 	cold stats.Coldness
 }
@@ -44,6 +46,10 @@ func (o *Observer) Observe(n *stats.Node) Observations {
 	set(PIDAvailable, n.Tasks.Max.Minus(n.Tasks.Running), n.Tasks.Max)
 	if total, known := n.Swap.Total.Get(); known && total > 0 { // without swap there is none to run out of
 		set(SwapAvailable, n.Swap.Free, n.Swap.Total)
+	}
+	if stall, known := o.Thrash.Observe(n); known {
+		set(MemoryStall, stats.Known(stats.WholeTime-stall.Full), stats.Known(stats.WholeTime))
+		all[MemoryStall].Some, all[MemoryStall].ReadBack = stats.Known(stall.Some), stall.ReadBack
 	}
 	return all
 }

@@ -76,12 +76,18 @@ func (f *InFlight) Releasing(now time.Time) bool {
 func (st *State) settle(in *Input) {
 	for _, o := range in.Outcomes {
 		at := st.indexInFlight(o.UID)
-		if !o.Ended.IsZero() && !o.Signalled {
+		container := at >= 0 && st.InFlight[at].Container != ""
+		if !o.Ended.IsZero() && !o.Signalled && !container {
 			st.Unreaped = append(slices.Clip(st.Unreaped), Unreaped{o.UID, o.Ended.Add(releaseTime)})
 		}
 		if at >= 0 && !o.Failed && !o.Ended.IsZero() {
 			st.InFlight = slices.Clone(st.InFlight)
 			st.InFlight[at].end(&o, &in.Signals)
+			continue
+		}
+		if at >= 0 && !o.Failed && st.InFlight[at].Signal == MemoryStall { // a stall is measured over a window that begins now
+			st.InFlight = slices.Clone(st.InFlight)
+			st.InFlight[at].Ended, st.InFlight[at].Unattended = in.Now, false
 			continue
 		}
 		if o.Failed && at >= 0 { // no victim: the next one follows none
@@ -90,6 +96,11 @@ func (st *State) settle(in *Input) {
 		st.InFlight = without(st.InFlight, func(f InFlight) bool { return f.UID == o.UID })
 		if o.Failed {
 			st.pass.chosen = without(st.pass.chosen, func(uid types.UID) bool { return uid == o.UID })
+		}
+		switch {
+		case o.Failed && container:
+			st.failRestart(o.UID)
+		case o.Failed:
 			st.pass.failed = append(slices.Clip(st.pass.failed), o.UID)
 		}
 	}
@@ -121,7 +132,8 @@ func (st *State) release(cfg *Config, in *Input) {
 }
 
 // released says whether the resources of an ended victim are free, or are not
-// waited for any longer. Memory is free before the last process leaves its cgroup.
+// waited for any longer. Memory is free before the last process leaves its cgroup. A stall is measured over a
+// window, which has to begin after the end.
 func (f *InFlight) released(cfg *Config, in *Input) bool {
 	waited := !in.Now.Before(f.Ended.Add(releaseTime))
 	switch f.Signal.Condition() {
@@ -129,6 +141,8 @@ func (f *InFlight) released(cfg *Config, in *Input) bool {
 		return waited && !f.mayRelease(cfg, in)
 	case PIDPressure:
 		return waited || f.reaped(in)
+	case MemoryContention:
+		return !in.Now.Before(f.Ended.Add(cfg.MemoryStallWindow))
 	}
 	return true
 }
@@ -184,7 +198,7 @@ func (st *State) resume(cfg *Config, in *Input, d *Decision) {
 	for i := range st.InFlight {
 		f := &st.InFlight[i]
 		at := -1
-		if f.Unattended && !cfg.DryRun {
+		if f.Unattended && f.Container == "" && !cfg.DryRun {
 			at = slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == f.UID })
 		}
 		if at < 0 {
@@ -234,6 +248,9 @@ func (st *State) start(cfg *Config, in *Input, e *Eviction) {
 		case PIDPressure:
 			f.TasksAfter = tasksAfter(&in.Signals, e.victim.Candidate.Usage)
 		}
+	}
+	if e.Signal == MemoryStall {
+		f.Patience += cfg.MemoryStallWindow
 	}
 	e.Grace = f.Grace
 	st.InFlight = append(st.InFlight, f)

@@ -97,6 +97,8 @@ type Container struct {
 	MemoryRequest, StorageRequest, StorageLimit resource.Quantity
 	// MemoryLimit in bytes; zero where there is none.
 	MemoryLimit int64
+	// Restart is NotRestarted, too, where the end of the container does not free its memory.
+	Restart RestartRule
 	// Ephemeral containers cannot request anything; messages never name them.
 	Ephemeral bool
 }
@@ -192,6 +194,7 @@ func Digest(pod *v1.Pod) *Pod {
 		names = append(names, p.Containers[i].Name)
 	}
 	p.Notify, _ = ParseNotify(pod.Annotations, names)
+	p.restartRules(pod)
 	for i := range pod.Spec.Volumes {
 		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))
 	}

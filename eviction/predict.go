@@ -47,9 +47,10 @@ func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 	f := Prediction{Threshold: t, Required: required, Available: available, Assumed: !t.crossed(*o, st.Thresholds[i].Acting)}
 	if f.Assumed {
 		o.Available = stats.Known(required - 1)
+		o.Some, o.ReadBack = stats.Known(stats.WholeTime), stats.Known(max(leastReadBack, o.ReadBack.Or(0)))
 	}
 	alone := *cfg
-	alone.Thresholds, alone.LocalStorageCapacityIsolation, alone.EnoughVictims = cfg.Thresholds[i:i+1], false, true
+	alone.Thresholds, alone.LocalStorageCapacityIsolation, alone.EnoughVictims, alone.Restarts = cfg.Thresholds[i:i+1], false, true, Restarts{}
 	before := State{InFlight: st.InFlight}
 	before.Thresholds[0] = Standing{FirstObserved: in.Now.Add(-t.Grace), Acting: true}
 	in = Input{Now: in.Now, Pass: Housekeeping, Signals: in.Signals, Candidates: in.Candidates, Sampled: true, UnknownPods: No}

@@ -1,6 +1,9 @@
 package eviction
 
-import "fmt"
+import (
+	"fmt"
+	"slices"
+)
 
 // Prospect says whether a step may be taken on a pod, and when, or why not.
 type Prospect struct {
@@ -63,4 +66,23 @@ func (st *State) throttleProspect(cfg *Config, _ *Input, c *Candidate) (may bool
 		return false, why
 	}
 	return true, fmt.Sprintf("where it causes half of a fall that reaches a hard threshold of memory within %v: it grows by %s a second", cfg.ThrottlePeriod, rounded(max(0, g.PerSecond)))
+}
+
+func (st *State) restartProspect(cfg *Config, _ *Input, c *Candidate) (may bool, because string) {
+	restartable := func(c Container) bool { return c.Restart != NotRestarted }
+	switch {
+	case cfg.Restarts.BackOff == 0:
+		return false, ""
+	case c.Pod.Protection != "":
+		return false, string(c.Pod.Protection)
+	case c.Pod.Estimated:
+		return false, "its request is not known"
+	case len(c.Pod.Containers) < 2:
+		return false, "it has no other container"
+	case !slices.ContainsFunc(c.Pod.Containers, restartable):
+		return false, "a kubelet starts none of its containers again, or they write to a volume in memory"
+	case st.restarted(c.Pod.UID) != nil:
+		return false, "one of its containers was restarted less than " + cfg.Restarts.BackOff.String() + " ago"
+	}
+	return true, "where it is the victim for memory, and one of its containers alone uses what the pod uses above its request"
 }

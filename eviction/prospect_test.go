@@ -19,6 +19,11 @@ func TestEachStepSaysWhetherItMayBeTakenOnAPod(t *testing.T) {
 		Warnings:       eviction.Warnings{Namespaces: []string{"n"}, Lead: 5 * time.Second},
 		MemoryReclaims: eviction.MemoryReclaims{Budget: mib, Step: mib, Attempts: 1}, ThrottlePeriod: 5 * time.Second,
 	}
+	restarts := eviction.Config{Restarts: eviction.Restarts{BackOff: time.Minute}}
+	two := func(rule eviction.RestartRule) []eviction.Container {
+		return []eviction.Container{{Name: "a"}, {Name: "b", Restart: rule}}
+	}
+	const may = "restart true where it is the victim for memory, and one of its containers alone uses what the pod uses above its request"
 	const again = "it was throttled less than a minute ago"
 	for _, c := range []struct {
 		name string
@@ -42,6 +47,12 @@ func TestEachStepSaysWhetherItMayBeTakenOnAPod(t *testing.T) {
 				Throttled: eviction.Throttled{Last: eviction.StoppedReclaim{UID: "p", Until: now.Add(time.Second)}},
 			},
 			"warn true where memory is short, or a container of it reaches its limit within 5s\nreclaim false it has no page cache\nthrottle false " + again},
+		{"a container that is started again", restarts, eviction.Pod{Containers: two(eviction.RestartedIfKilled)}, eviction.State{}, may},
+		{"no container is started again", restarts, eviction.Pod{Containers: two(eviction.NotRestarted)}, eviction.State{},
+			"restart false a kubelet starts none of its containers again, or they write to a volume in memory"},
+		{"one container", restarts, eviction.Pod{Containers: two(eviction.AlwaysRestarted)[1:]}, eviction.State{}, "restart false it has no other container"},
+		{"restarted not long ago", restarts, eviction.Pod{Containers: two(eviction.AlwaysRestarted)}, eviction.State{Restarts: []eviction.RestartedContainer{{UID: "p", At: now}}},
+			"restart false one of its containers was restarted less than 1m0s ago"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			c.pod.UID = "p"

@@ -30,6 +30,8 @@ type Ranked struct {
 	WouldFree stats.Amount
 	// Outside says of a cgroup outside of the pods that the pods are not the cause of the shortage.
 	Outside bool
+	// Causes says whether the pod has a part in the contention of memory.stall.
+	Causes bool
 }
 
 // Exempt says why the pod is never a victim for the signal, or nothing.
@@ -45,6 +47,9 @@ func (r *Ranked) Exempt() string {
 	}
 	if r.Pod.Outside && !r.Outside {
 		return "no pod, and evicted only where memory is short and the pods are not the cause"
+	}
+	if r.Signal == MemoryStall && !r.Causes && !r.Exceeds {
+		return "reads no memory back and is within its request"
 	}
 	return ""
 }
@@ -149,6 +154,8 @@ var orders = [NumConditions][]key{
 	MemoryPressure: {byStatistics, byExcess, byPriority, byPreference, byOverRequest, byGrowth, byUID},
 	DiskPressure:   {byStatistics, byExcess, byPriority, byPreference, byOverRequest, byUID},
 	PIDPressure:    {byStatistics, byPriority, byPreference, byProcesses, byUID},
+
+	MemoryContention: {byStatistics, byCause, byExcess, byPriority, byPreference, byReadBack, byOverRequest, byGrowth, byUID},
 }
 
 // overRequest is the use above the request, negative below it; nothing where
@@ -170,11 +177,12 @@ func either(is bool, yes, no string) string {
 	return no
 }
 
-func (r *Ranked) quantity(amount int64) string { return r.Signal.Quantity(amount) }
+func (r *Ranked) quantity(amount int64) string { return r.Signal.OfPods().Quantity(amount) }
 
 // pair writes two amounts for people, exactly where they would look the same.
 func (r *Ranked) pair(a, b int64) (string, string) {
-	first, second := r.Signal.Rounded(a), r.Signal.Rounded(b)
+	s := r.Signal.OfPods()
+	first, second := s.Rounded(a), s.Rounded(b)
 	if strings.Replace(first, ".0", "", 1) != strings.Replace(second, ".0", "", 1) {
 		return first, second
 	}
@@ -199,6 +207,10 @@ func Rank(cfg *Config, s Signal, candidates []Candidate, ranked []Ranked) []Rank
 
 // rank is Rank with the victims in flight that are reported as ended already.
 func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ranked []Ranked) []Ranked {
+	var readBack int64 // of all
+	for i := range candidates {
+		readBack += candidates[i].ReadBack
+	}
 	for _, c := range candidates {
 		if c.Pod.Terminal && !slices.ContainsFunc(inFlight, func(f InFlight) bool { return f.UID == c.Pod.UID }) {
 			continue
@@ -212,6 +224,7 @@ func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ra
 			r.Usage = c.usage(s, cfg.Layout)
 			r.Exceeds = r.Usage > r.Request
 			r.WouldFree = stats.Known(c.frees(s, cfg.Layout))
+			r.Causes = s == MemoryStall && c.causes(readBack)
 		case s.Condition() == DiskPressure && cfg.Layout.placement(s).holds == 0:
 			r.WouldFree = stats.Known(0)
 		}

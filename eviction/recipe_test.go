@@ -15,7 +15,10 @@ import (
 func TestEverySignalIsComplete(t *testing.T) {
 	var node stats.Node
 	measureAll(reflect.ValueOf(&node).Elem())
-	observer := Observer{}
+	node.MemoryStall.Known = true
+	observer := Observer{Thrash: stats.Thrash{Window: time.Second}}
+	observer.Observe(&node)
+	node.Time = node.Time.Add(time.Second)
 	observed := observer.Observe(&node)
 	page := require.ReadFile(t, "../docs/how-eviction-decides.md")
 	for _, s := range Signals() {

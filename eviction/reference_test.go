@@ -44,7 +44,8 @@ func unmet(thresholds []eviction.Threshold, in eviction.Observations, withReclai
 		if withReclaim {
 			required += resolved(t.MinReclaim, o)
 		}
-		if required > o.Available.Or(0) {
+		contended := t.Signal != eviction.MemoryStall || o.ReadBack.Or(0) >= 40960 && o.Some.Or(0) >= int64(t.Some)
+		if required > o.Available.Or(0) && contended {
 			all = append(all, t)
 		}
 	}
@@ -145,7 +146,7 @@ func TestThresholdsAreThoseOfTheReference(t *testing.T) {
 
 // held is what a pod holds of a signal's resource, spelled out by layout.
 func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
-	if s == eviction.MemoryAvailable || s == eviction.AllocatableMemoryAvailable {
+	if s == eviction.MemoryAvailable || s == eviction.AllocatableMemoryAvailable || s == eviction.MemoryStall {
 		return c.Usage.Memory.Or(0)
 	}
 	if s == eviction.SwapAvailable {
@@ -186,12 +187,19 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 }
 
 // evictedBefore is the kubelet's order with what evictd mends in it.
-func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout) bool {
+func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout, readBack int64) bool {
 	measured := func(c eviction.Candidate) bool {
 		return c.Usage != nil && (s != eviction.SwapAvailable || c.Usage.Swap.IsKnown())
 	}
 	if measured(a) != measured(b) {
 		return measured(a)
+	}
+	causes := func(c eviction.Candidate) bool {
+		waits, known := c.Stalled.Get()
+		return s == eviction.MemoryStall && c.Usage != nil && c.ReadBack > 0 && c.ReadBack >= readBack/10 && (!known || waits >= 100)
+	}
+	if causes(a) != causes(b) {
+		return causes(a)
 	}
 	var usageA, usageB int64
 	if measured(a) && measured(b) {
@@ -199,7 +207,7 @@ func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout
 	}
 	var requestA, requestB int64
 	switch s {
-	case eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.SwapAvailable:
+	case eviction.MemoryAvailable, eviction.AllocatableMemoryAvailable, eviction.SwapAvailable, eviction.MemoryStall:
 		requestA, requestB = a.Pod.MemoryRequest, b.Pod.MemoryRequest
 	case eviction.NodeFsAvailable, eviction.ImageFsAvailable, eviction.ContainerFsAvailable:
 		requestA, requestB = a.Pod.StorageRequest, b.Pod.StorageRequest
@@ -210,6 +218,9 @@ func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout
 	}
 	if a.Pod.Priority != b.Pod.Priority {
 		return a.Pod.Priority < b.Pod.Priority
+	}
+	if causes(a) && a.ReadBack != b.ReadBack {
+		return a.ReadBack > b.ReadBack
 	}
 	if overA, overB := usageA-requestA, usageB-requestB; measured(a) && overA != overB {
 		return overA > overB
@@ -236,9 +247,14 @@ func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout
 // rule: M.4
 // rule: M.5
 // rule: M.9
+// rule: M.158
 func TestRankingIsThatOfTheReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		candidates := anyCandidates(r, 12)
+		var readBack int64
+		for _, c := range candidates {
+			readBack += c.ReadBack
+		}
 		for _, s := range eviction.Signals() {
 			for _, l := range []eviction.Layout{eviction.SharedFs, eviction.ImageFs, eviction.SplitFs} {
 				var left []eviction.Candidate
@@ -250,7 +266,7 @@ func TestRankingIsThatOfTheReference(t *testing.T) {
 				for place, ranked := range eviction.Rank(&eviction.Config{Layout: l}, s, candidates, nil) {
 					first := 0
 					for i := range left {
-						if evictedBefore(left[i], left[first], s, l) {
+						if evictedBefore(left[i], left[first], s, l, readBack) {
 							first = i
 						}
 					}

@@ -70,7 +70,7 @@ func exemptGrow(ranking []Ranked) bool {
 // follows says whether a victim may follow the last one now. Where the shortage is not that
 // of the pods that may be evicted, it may after outsideInterval.
 func (st *State) follows(cfg *Config, in *Input, t *Met, ranking []Ranked, victim *Ranked, missing, held int64) bool {
-	if !cfg.MeasuresRelief {
+	if !cfg.MeasuresRelief || t.Signal == MemoryStall {
 		return true
 	}
 	r := &st.Relief[t.Signal.Condition()]
@@ -112,13 +112,13 @@ func (st *State) outsideFirst(in *Input, t *Met, ranking []Ranked, pods, follows
 	return -1
 }
 
-// chose records what a victim was chosen by.
-func (st *State) chose(cfg *Config, in *Input, e *Eviction, held int64) {
-	if !cfg.MeasuresRelief {
+// chose records what a victim was chosen by, and what its end frees.
+func (st *State) chose(cfg *Config, in *Input, e *Eviction, frees, held int64) {
+	if !cfg.MeasuresRelief || e.Signal == MemoryStall {
 		return
 	}
 	r := &st.Relief[e.Signal.Condition()]
-	*r = Relief{Signal: e.Signal, Since: in.Now, Available: in.Signals[e.Signal].Available.Or(0), Held: held, Victim: e.Frees().Or(0), Outside: r.Outside, Group: e.Pod.Outside}
+	*r = Relief{Signal: e.Signal, Since: in.Now, Available: in.Signals[e.Signal].Available.Or(0), Held: held, Victim: frees, Outside: r.Outside, Group: e.Pod.Outside}
 }
 
 // watchVictims finds the victims that SIGKILL does not end: see freeingBegins. Others

@@ -6,6 +6,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/stats"
 )
 
 // Signal names a figure of the node that can starve, or (the last three) a limit
@@ -25,6 +27,7 @@ const (
 	ContainerFsInodesFree
 	PIDAvailable
 	SwapAvailable
+	MemoryStall
 
 	EmptyDirLimit
 	PodEphemeralStorageLimit
@@ -33,24 +36,25 @@ const (
 	Admission
 
 	// NumSignals counts the signals that a threshold can be set on.
-	NumSignals = int(SwapAvailable) + 1
+	NumSignals = int(MemoryStall) + 1
 )
 
 // Condition is a node condition that starving signals raise.
 type Condition uint8
 
-// The three conditions. NumConditions counts them.
+// The conditions: the kubelet's three, and that of memory.stall. NumConditions counts them.
 const (
 	MemoryPressure Condition = iota
 	DiskPressure
 	PIDPressure
+	MemoryContention
 
-	NumConditions = int(PIDPressure) + 1
+	NumConditions = int(MemoryContention) + 1
 )
 
 // Type is the condition's name in the Node API.
 func (c Condition) Type() v1.NodeConditionType {
-	return [NumConditions]v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure}[c]
+	return [NumConditions]v1.NodeConditionType{v1.NodeMemoryPressure, v1.NodeDiskPressure, v1.NodePIDPressure, "evictd.io/MemoryContention"}[c]
 }
 
 func (c Condition) String() string { return string(c.Type()) }
@@ -80,6 +84,7 @@ var signals = [...]struct {
 	ContainerFsInodesFree:      {"containerfs.inodesFree", DiskPressure, ResourceInodes, containerFs, resource.DecimalSI},
 	PIDAvailable:               {"pid.available", PIDPressure, ResourcePIDs, noFs, resource.DecimalSI},
 	SwapAvailable:              {"swap.available", MemoryPressure, ResourceSwap, noFs, resource.BinarySI},
+	MemoryStall:                {"memory.stall", MemoryContention, v1.ResourceMemory, noFs, resource.DecimalSI},
 
 	EmptyDirLimit:                  {"emptydirfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 	PodEphemeralStorageLimit:       {"ephemeralpodfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
@@ -123,12 +128,24 @@ func (s Signal) Kubelets() bool { return s <= PIDAvailable }
 // Requestable says whether pods request the starved resource. What they hold in swap
 // counts toward the memory that they request.
 func (s Signal) Requestable() bool {
-	return s.Condition() == MemoryPressure || s.Resource() == v1.ResourceEphemeralStorage
+	return s.Condition() == MemoryPressure || s.Condition() == MemoryContention || s.Resource() == v1.ResourceEphemeralStorage
+}
+
+// OfPods is the signal in whose unit pods use, request and free the starved resource: memory for
+// memory.stall, else the signal itself.
+func (s Signal) OfPods() Signal {
+	if s == MemoryStall {
+		return MemoryAvailable
+	}
+	return s
 }
 
 // Quantity writes an amount of the signal as messages and reports show it:
-// binary SI for bytes, decimal for counts.
+// binary SI for bytes, decimal for counts, the share of the time for a stall.
 func (s Signal) Quantity(amount int64) string {
+	if s == MemoryStall {
+		return (stats.WholeTime - Share(amount)).String()
+	}
 	return resource.NewQuantity(amount, signals[s].format).String()
 }
 
@@ -138,6 +155,9 @@ func (s Signal) Rounded(amount int64) string { return s.RoundedAs(amount, amount
 
 // RoundedAs is Rounded in the unit in which Rounded writes another amount.
 func (s Signal) RoundedAs(other, amount int64) string {
+	if s == MemoryStall {
+		return s.Quantity(amount)
+	}
 	base, units := int64(1024), [...]string{"Ti", "Gi", "Mi", "Ki"}
 	if signals[s].format == resource.DecimalSI {
 		base, units = 1000, [...]string{"T", "G", "M", "k"}

@@ -37,6 +37,8 @@ type State struct {
 	Refused []types.UID
 	// Steps are those before evictions that are in effect, or were not long ago.
 	Steps []StepTaken
+	// Restarts are those of containers that are within the back-off.
+	Restarts []RestartedContainer
 	// Relief is what the last victim of each condition's signals was chosen by.
 	Relief [NumConditions]Relief
 	// Reclaims are by disk.
@@ -69,6 +71,8 @@ type Pressure struct {
 // eviction: journal, reports and status documents have copies of what they need.
 type InFlight struct {
 	UID types.UID
+	// Container is the name of the container that is ended for its restart; empty where the pod is evicted.
+	Container string
 	// Decided is when the victim was chosen, also in a later process. With UID it
 	// identifies the eviction.
 	Decided time.Time
@@ -138,7 +142,7 @@ func (st State) Under(old, now *Config) State {
 	var standing [MaxThresholds]Standing
 	for i, t := range now.Thresholds {
 		for j, before := range old.Thresholds {
-			if t.Signal == before.Signal && t.Value == before.Value && t.Grace == before.Grace {
+			if t.Signal == before.Signal && t.Value == before.Value && t.Some == before.Some && t.Grace == before.Grace {
 				standing[i] = st.Thresholds[j]
 			}
 		}
@@ -176,7 +180,7 @@ func (st *State) indexInFlight(uid types.UID) int {
 // are repeated and for conditions. It ignores the running pass.
 func (st *State) SameStanding(other *State) bool {
 	return st.Thresholds == other.Thresholds && st.UnknownSince.Equal(other.UnknownSince) && st.ScanAsked.Equal(other.ScanAsked) &&
-		st.Reclaims == other.Reclaims && st.Round.equal(&other.Round) && st.Throttled.equal(&other.Throttled) && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Refused, other.Refused)
+		st.Reclaims == other.Reclaims && st.Round.equal(&other.Round) && st.Throttled.equal(&other.Throttled) && st.Relief == other.Relief && slices.Equal(st.InFlight, other.InFlight) && slices.Equal(st.Restarts, other.Restarts) && slices.Equal(st.Steps, other.Steps) && slices.Equal(st.Unreaped, other.Unreaped) && slices.Equal(st.Refused, other.Refused)
 }
 
 // relieved says whether a victim in flight already answers the threshold: one

@@ -18,6 +18,7 @@ const (
 	Warn Step = iota
 	ReclaimMemory
 	Throttle
+	RestartContainer
 	numSteps
 )
 
@@ -45,6 +46,8 @@ var steps = [numSteps]stepRule{
 	},
 	ReclaimMemory: {name: "reclaim", prospect: (*State).reclaimProspect},
 	Throttle:      {name: "throttle", prospect: (*State).throttleProspect},
+	// In place of an eviction: see restart.
+	RestartContainer: {name: "restart", prospect: (*State).restartProspect},
 }
 
 func (s Step) String() string { return steps[s].name }
@@ -153,9 +156,14 @@ type StepOutcome struct {
 	Refused string
 }
 
-// StepsInEffect are the steps in effect, those on pods last.
+// StepsInEffect are the steps in effect, those on pods last; of restarts those that are within the back-off.
 func (st *State) StepsInEffect() []StepTaken {
 	all := slices.DeleteFunc(slices.Clone(st.Steps), func(t StepTaken) bool { return t.Over })
+	for i := range st.Restarts {
+		if r := &st.Restarts[i]; !r.Failed {
+			all = append(all, StepTaken{Step: RestartContainer, UID: r.UID, Container: r.Container, Cause: cause(r.Signal, r.Hard), Since: r.At, Last: r.At})
+		}
+	}
 	if r := &st.Round; r.Pod != "" {
 		all = append(all, StepTaken{Step: ReclaimMemory, UID: r.Pod, Since: r.Asked, Last: r.Asked, Bytes: r.Bytes})
 	}
@@ -218,11 +226,13 @@ func (d *Decision) step(in *Input, s StepAction) {
 }
 
 // cause is that of a step for a threshold.
-func (t *Threshold) cause() Cause {
-	if t.Hard() {
-		return Cause{HardThreshold, t.Signal}
+func (t *Threshold) cause() Cause { return cause(t.Signal, t.Hard()) }
+
+func cause(s Signal, hard bool) Cause {
+	if hard {
+		return Cause{HardThreshold, s}
 	}
-	return Cause{SoftThreshold, t.Signal}
+	return Cause{SoftThreshold, s}
 }
 
 // takeStep decides about a step on a container. keep says whether it is to be remembered.

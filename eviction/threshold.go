@@ -47,6 +47,9 @@ type Threshold struct {
 	// MinReclaim is how far above Value the signal must rise before a
 	// threshold that has acted counts as resolved.
 	MinReclaim Value
+	// Some is the part of the time in which some tasks have to wait besides, for a threshold of
+	// memory.stall.
+	Some Share
 }
 
 // Hard thresholds act at once and end pods without waiting for them.
@@ -72,7 +75,7 @@ func (t *Threshold) FormatMinReclaim() string { return t.MinReclaim.format(t.Sig
 func (t *Threshold) crossed(o Observation, reclaim bool) bool {
 	available, measured := o.Available.Get()
 	required, known := t.Value.Of(o)
-	if !measured || !known {
+	if !measured || !known || t.Signal == MemoryStall && !t.contended(&o) {
 		return false
 	}
 	if reclaim {
@@ -106,6 +109,8 @@ type Config struct {
 	// Lapse is the longest time between housekeeping passes that counts toward
 	// graces in full; zero counts any.
 	Lapse time.Duration
+	// MemoryStallWindow is the time of which memory.stall is a part; zero where no threshold of it is set.
+	MemoryStallWindow time.Duration
 	// LocalStorageCapacityIsolation turns the local-storage limits on.
 	LocalStorageCapacityIsolation bool
 	// EnoughVictims ends as many pods in a pass as cover what is missing, one
@@ -117,6 +122,8 @@ type Config struct {
 	// is about to use up the memory above a hard threshold.
 	MemoryReclaims MemoryReclaims
 	ThrottlePeriod time.Duration
+	// Restarts says when a container is restarted in place of the eviction of its pod.
+	Restarts Restarts
 	// Warnings says which pods are warned before one is evicted.
 	Warnings Warnings
 	// MeasuresRelief has victims follow by what earlier ones gave back, and a soft victim

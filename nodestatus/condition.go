@@ -1,6 +1,7 @@
 package nodestatus
 
 import (
+	"cmp"
 	"slices"
 	"time"
 
@@ -41,6 +42,13 @@ var builtIn = [eviction.NumConditions]names{
 		wording{"KubeletHasInsufficientPID", "kubelet has insufficient PID available", "NodeHasInsufficientPID"},
 		wording{"KubeletHasSufficientPID", "kubelet has sufficient PID available", "NodeHasSufficientPID"},
 	},
+	eviction.MemoryContention: contention,
+}
+
+// contention are the names of the condition that no kubelet has, in every mode.
+var contention = names{
+	eviction.MemoryContention.Type(), "evictd.io/memory-contention",
+	wording{reason: "EvictdHasMemoryContention"}, wording{reason: "EvictdHasNoMemoryContention"},
 }
 
 // own are evictd's names, which no other eviction manager writes.
@@ -57,28 +65,34 @@ var own = [eviction.NumConditions]names{
 		"evictd.io/PIDPressure", "evictd.io/pid-pressure",
 		wording{reason: "EvictdHasInsufficientPID"}, wording{reason: "EvictdHasSufficientPID"},
 	},
+	eviction.MemoryContention: contention,
 }
 
 // Raised says for each condition whether it is true.
 type Raised [eviction.NumConditions]bool
 
-// Conditions are the three conditions as of now, in the order of
+// Conditions are the conditions as of now, in the order of
 // eviction.Condition. The previous conditions, of any type and order, give the
 // transition times; a condition that is not among them was Unknown before. The
 // messages name the signal, its threshold and what was available; Native uses
-// the kubelet's instead.
+// the kubelet's instead. MemoryContention is left out where it has no message, that is
+// no threshold, unless it is among the previous ones.
 func (m Mode) Conditions(raised Raised, messages [eviction.NumConditions]string, previous []v1.NodeCondition, now time.Time) []v1.NodeCondition {
-	conditions := make([]v1.NodeCondition, eviction.NumConditions)
-	for i := range conditions {
+	conditions := make([]v1.NodeCondition, 0, eviction.NumConditions)
+	for i := range raised {
 		names := m.names(i)
+		ofType := func(c v1.NodeCondition) bool { return c.Type == names.condition }
+		if i == int(eviction.MemoryContention) && !raised[i] && messages[i] == "" && !slices.ContainsFunc(previous, ofType) {
+			continue
+		}
 		status, words := v1.ConditionFalse, names.notRaised
 		if raised[i] {
 			status, words = v1.ConditionTrue, names.raised
 		}
 		if words.message == "" {
-			words.message = messages[i]
+			words.message = cmp.Or(messages[i], "no threshold of its signals is set")
 		}
-		conditions[i] = v1.NodeCondition{
+		c := v1.NodeCondition{
 			Type:               names.condition,
 			Status:             status,
 			LastHeartbeatTime:  metav1.NewTime(now),
@@ -86,10 +100,10 @@ func (m Mode) Conditions(raised Raised, messages [eviction.NumConditions]string,
 			Reason:             words.reason,
 			Message:            words.message,
 		}
-		sameStatus := func(c v1.NodeCondition) bool { return c.Type == names.condition && c.Status == status }
-		if at := slices.IndexFunc(previous, sameStatus); at >= 0 {
-			conditions[i].LastTransitionTime = previous[at].LastTransitionTime
+		if at := slices.IndexFunc(previous, ofType); at >= 0 && previous[at].Status == status {
+			c.LastTransitionTime = previous[at].LastTransitionTime
 		}
+		conditions = append(conditions, c)
 	}
 	return conditions
 }

@@ -93,10 +93,10 @@ type PodLimit struct {
 // NewSignalForecast converts a forecast. name returns the namespace/name of a pod by
 // its uid.
 func NewSignalForecast(f *eviction.Prediction, name func(types.UID) string) SignalForecast {
-	quantity := f.Signal.Quantity
+	quantity, ofPods := f.Signal.Quantity, f.Signal.OfPods().Quantity
 	s := SignalForecast{
 		Signal: f.Signal.String(), Kind: f.Kind(), Required: quantity(f.Required), Available: quantity(f.Available),
-		Assumed: f.Assumed, Lacking: quantity(max(0, f.Lacking)), Suffices: f.Suffices(), Victims: []string{}, Order: []ExplainedPod{},
+		Assumed: f.Assumed, Lacking: ofPods(max(0, f.Lacking)), Suffices: f.Suffices(), Victims: []string{}, Order: []ExplainedPod{},
 	}
 	for _, step := range f.Reclaim {
 		s.Reclaim = append(s.Reclaim, step.String())
@@ -108,7 +108,7 @@ func NewSignalForecast(f *eviction.Prediction, name func(types.UID) string) Sign
 		s.Awaited = append(s.Awaited, name(uid))
 	}
 	if freed, known := f.Freed.Get(); known {
-		s.Freed = quantity(freed)
+		s.Freed = ofPods(freed)
 	}
 	for i, row := range RankedPods(f.Signal, f.Ranking) {
 		s.Order = append(s.Order, place(f, i, row))
@@ -135,7 +135,7 @@ func place(f *eviction.Prediction, i int, row Ranked) ExplainedPod {
 		if of == "priority" {
 			return strconv.FormatInt(amount, 10)
 		}
-		return f.Signal.Quantity(amount)
+		return f.Signal.OfPods().Quantity(amount)
 	}
 	for _, c := range r.Passing(rival) {
 		p.Changes = append(p.Changes, Change{c.Of, write(c.Of, c.From), write(c.Of, c.To)})

@@ -127,12 +127,20 @@ func (m Measured) headroom() (h SignalHeadroom, ok bool) {
 		h.Level = LevelHard
 	case slices.ContainsFunc(m.Soft, func(t int64) bool { return available < t }):
 		h.Level = LevelSoft
-	case available-nearest <= nearest/4, h.SecondsToThreshold != nil && *h.SecondsToThreshold <= tightSeconds:
+	case available-nearest <= m.tight(nearest), h.SecondsToThreshold != nil && *h.SecondsToThreshold <= tightSeconds:
 		h.Level = LevelTight
 	default:
 		h.Level = LevelOK
 	}
 	return h, true
+}
+
+// tight is a quarter of a threshold: of the share of the time of a stall, which acts above it.
+func (m Measured) tight(threshold int64) int64 {
+	if m.Signal == eviction.MemoryStall {
+		threshold = stats.WholeTime - threshold
+	}
+	return threshold / 4
 }
 
 // nearest is the highest threshold that available is not below, or else the lowest.

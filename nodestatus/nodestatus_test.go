@@ -76,6 +76,38 @@ func TestConditionsAreNamedAndWordedByMode(t *testing.T) {
 	}
 }
 
+// rule: M.161
+func TestTheConditionOfAStallIsThereWhereItHasAThreshold(t *testing.T) {
+	stalled := nodestatus.Raised{eviction.MemoryContention: true}
+	with := messages
+	with[eviction.MemoryContention] = "memory.stall is 50%, hard threshold 40%"
+	has := []v1.NodeCondition{{Type: "evictd.io/MemoryContention", Status: v1.ConditionTrue}}
+	for _, mode := range []nodestatus.Mode{nodestatus.Native, nodestatus.Backstop} {
+		for name, c := range map[string]struct {
+			raised   nodestatus.Raised
+			messages [eviction.NumConditions]string
+			previous []v1.NodeCondition
+			want     string
+		}{
+			"no threshold":          {nodestatus.Raised{}, messages, nil, ""},
+			"met":                   {stalled, with, nil, "True EvictdHasMemoryContention: memory.stall is 50%, hard threshold 40%"},
+			"not met":               {nodestatus.Raised{}, with, nil, "False EvictdHasNoMemoryContention: memory.stall is 50%, hard threshold 40%"},
+			"no threshold any more": {nodestatus.Raised{}, messages, has, "False EvictdHasNoMemoryContention: no threshold of its signals is set"},
+		} {
+			got := ""
+			for _, c := range mode.Conditions(c.raised, c.messages, c.previous, noon)[3:] {
+				got += string(c.Status) + " " + c.Reason + ": " + c.Message
+			}
+			if got != c.want {
+				t.Errorf("%v, %s: %q, want %q", mode, name, got, c.want)
+			}
+		}
+		if got := nodestatus.TaintNames(mode.Taints(stalled)); !slices.Equal(got, []string{"evictd.io/memory-contention:NoSchedule"}) {
+			t.Errorf("%v: taints %v", mode, got)
+		}
+	}
+}
+
 func TestTransitionTimeMovesOnlyWhenTheStatusFlips(t *testing.T) {
 	previous := []v1.NodeCondition{{Type: v1.NodeReady, Status: v1.ConditionTrue}}
 	for i, step := range []struct {

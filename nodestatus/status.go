@@ -147,6 +147,7 @@ type Ranked struct {
 
 // RankedPods converts the ranking of a signal.
 func RankedPods(signal eviction.Signal, order []eviction.Ranked) []Ranked {
+	signal = signal.OfPods()
 	rows := make([]Ranked, 0, len(order))
 	for i := range order {
 		r := &order[i]

@@ -159,6 +159,7 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 	metrics := metric.NewSet()
 	metrics.AddProcess()
 	kube.MeasureRequests(metrics, restConfig)
+	kube.SeeRefusals(restConfig)
 	client, err := kubernetes.NewForConfig(restConfig)
 	if err != nil {
 		return nil, cli.BadInput(err)

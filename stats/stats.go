@@ -76,6 +76,14 @@ type Memory struct {
 	// creation of the cgroup or the boot: workingset_refault_file (v2),
 	// total_workingset_refault (v1).
 	Refaults Amount
+	// ReadBack counts pages, of files and anonymous ones, read back after they had been reclaimed, since the
+	// creation of the cgroup or the boot: refaults and swap-ins.
+	ReadBack Amount
+	// Stolen counts pages that the kernel has reclaimed because the machine was short of memory, and not a
+	// cgroup at its limit (pgsteal_kswapd and pgsteal_direct of /proc/vmstat); only the root of v2 has them.
+	Stolen Amount
+	// MemFree is that of /proc/meminfo; only the root has one.
+	MemFree Amount
 	// Hugetlb is what huge pages of all sizes set aside, used or not (Hugetlb of
 	// /proc/meminfo); only the root has one.
 	Hugetlb Amount
@@ -91,6 +99,14 @@ func (m Memory) WorkingSet() Amount { return m.Usage.Minus(Known(m.InactiveFile.
 // Reclaimable is the part of the working set that the kernel can reclaim without an OOM
 // kill: active file pages and reclaimable slab, bytes.
 func (m Memory) Reclaimable() Amount { return Sum(m.ActiveFile, m.SlabReclaimable) }
+
+// Free is memory that is not used at all, bytes: not even by page cache.
+func (m Memory) Free() Amount {
+	if m.MemFree.known {
+		return m.MemFree
+	}
+	return m.Limit.Minus(m.Usage)
+}
 
 // Filesystem is one statfs: bytes for ordinary users (f_bavail), and inodes.
 // The inode counts are unknown where the filesystem has none.
@@ -132,6 +148,8 @@ type Node struct {
 	Swap        Swap
 
 	MemoryStall, IOStall, CPUStall Stall
+	// PodsStall is of the memory of the cgroup of all pods. It is read where asked for.
+	PodsStall Stall
 }
 
 // Pod is one reading of a pod, taken at Time.
@@ -139,6 +157,7 @@ type Pod struct {
 	Time       time.Time
 	Memory     Amount      // working set, bytes
 	Swap       Amount      // bytes of the pod in swap; unknown without swap accounting
+	ReadBack   Amount      // pages, as of Memory
 	Processes  Amount      // entries of cgroup.procs, as the kubelet counts pids
 	Threads    Amount      // tasks, as the kernel counts pids
 	Containers []Container // in the order of the pod's manifest, init containers first

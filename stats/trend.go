@@ -33,6 +33,9 @@ func (t *Trend) Observe(at time.Time, amount Amount) {
 	t.at, t.last = at, n
 }
 
+// Observed says whether there is an observation.
+func (t *Trend) Observed() bool { return !t.at.IsZero() }
+
 // PerSecond is the present rate, units a second; negative while the amount falls.
 func (t *Trend) PerSecond() int64 { return int64(t.rate) }
 

@@ -9,8 +9,10 @@ import (
 
 	"github.com/gdamore/tcell/v2"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/nodestatus/render"
+	"github.com/evictd/evictd/stats"
 )
 
 var (
@@ -180,6 +182,9 @@ func (v *view) drawSignal(p *pen, s *nodestatus.SignalStatus, limits int) {
 
 func (v *view) drawBar(p *pen, s *nodestatus.SignalStatus, width int, style tcell.Style) {
 	capacity := amount(s.Capacity)
+	if s.Name == eviction.MemoryStall.String() {
+		capacity = stats.WholeTime
+	}
 	cell := func(quantity string) int {
 		n := amount(quantity)
 		if n < 0 || capacity <= 0 {

@@ -8,6 +8,7 @@ import (
 	"github.com/gdamore/tcell/v2"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -49,8 +50,11 @@ type row struct {
 	place int
 }
 
-// amount of a quantity; what is not known counts as less than nothing.
+// amount of a quantity, of a stall in hundredths of a percent; what is not known counts as less than nothing.
 func amount(quantity string) int64 {
+	if share, err := eviction.ParseShare(quantity); err == nil {
+		return int64(share)
+	}
 	q, err := resource.ParseQuantity(quantity)
 	if err != nil {
 		return -1

@@ -122,7 +122,7 @@ func releaseFindings() (findings []finding) {
 // stallFindings say whether the kernel notifies of memory stalls, and how soon.
 func stallFindings() []finding {
 	_, err := os.Stat("/proc/pressure/memory")
-	shown := tried("pressure stall information", err, "the reclaimAware memory model goes by refaults alone, and stalls are not shown")
+	shown := tried("pressure stall information", err, "the reclaimAware memory model goes by refaults alone, memory.stall is not measured, and stalls are not shown")
 	if err != nil {
 		return []finding{shown}
 	}
@@ -130,7 +130,13 @@ func stallFindings() []finding {
 	if stallNotice(2*time.Second) != nil {
 		lost = "the kernel does not notify of memory stalls; polling decides"
 	}
-	return []finding{shown, tried("pressure triggers off the 2 s grid", stallNotice(500*time.Millisecond), lost)}
+	groups := finding{Name: "stalls of pods", Lost: "memory.stall is that of the machine alone, and pods rank for it by what they read back"}
+	if s, err := cgroup.Discover(""); err != nil {
+		groups.Is = err.Error()
+	} else {
+		groups = about(groups.Name, "cgroup "+s.Version().String(), s.Version() == cgroup.V2, groups.Lost)
+	}
+	return []finding{shown, groups, tried("pressure triggers off the 2 s grid", stallNotice(500*time.Millisecond), lost)}
 }
 
 // privileges are those of the running evictd, and whose they are; this process's, where none runs or

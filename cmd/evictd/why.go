@@ -132,7 +132,7 @@ func writeStory(out io.Writer, s *recorder.Story) error {
 	}
 	fmt.Fprintf(w, "%s %s at %s for %s (%s)", s.Pod, verb, s.Decided.Format(time.RFC3339), s.Signal, s.Kind)
 	if s.Required != "" {
-		fmt.Fprintf(w, ": %s available, %s required", render.Short(s.Signal, s.Available), render.Short(s.Signal, s.Required))
+		fmt.Fprint(w, ": ", render.Compared(s.Signal, s.Available, s.Required))
 	}
 	fmt.Fprintf(w, "\n  why this pod\t%s\n", s.Because)
 	fmt.Fprintf(w, "  next would have been\t%s\n", cmp.Or(s.Next, "no pod"))

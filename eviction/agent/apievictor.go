@@ -76,7 +76,7 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	waits := k.waiting[v.UID] != nil
-	if !v.Soft {
+	if !v.Soft || v.Container != "" { // the pod of a container stays
 		if waits {
 			delete(k.waiting, v.UID)
 			k.agent.withdraw(v.UID)

@@ -39,23 +39,26 @@ type Running struct {
 type CRIStopper struct {
 	Killer
 	agent   *Agent
-	running func(types.UID) Running
+	running func(uid types.UID, container string) Running
 	log     *slog.Logger
 }
 
-// NewCRIStopper stops what running returns for the uid of a pod.
-func NewCRIStopper(killer Killer, agent *Agent, running func(types.UID) Running, log *slog.Logger) *CRIStopper {
+// NewCRIStopper stops what running returns for the uid of a pod, and for the name of one of its containers where only
+// that is ended.
+func NewCRIStopper(killer Killer, agent *Agent, running func(uid types.UID, container string) Running, log *slog.Logger) *CRIStopper {
 	return &CRIStopper{Killer: killer, agent: agent, running: running, log: log}
 }
 
 // Kill starts to stop or kill a pod and returns at once. The error is that of the Killer
 // below.
 func (k *CRIStopper) Kill(v kill.Victim) error {
-	s := &stop{k: k, Running: k.running(v.UID), pod: v.Name, ends: time.Now().Add(v.Grace)}
-	if len(s.Sandboxes) == 0 {
+	s := &stop{k: k, Running: k.running(v.UID, v.Container), pod: v.Name, ends: time.Now().Add(v.Grace)}
+	if len(s.Sandboxes)+len(s.Containers) == 0 || v.Container != "" && !v.Soft {
 		return k.Killer.Kill(v)
 	}
-	v.Ended = s.stopSandboxes
+	if v.Container == "" {
+		v.Ended = s.stopSandboxes
+	}
 	if v.Soft && v.Elsewhere == nil && v.Grace >= shortestStop && k.agent.Answers() {
 		s.failed = make(chan struct{})
 		v.Elsewhere = s.failed

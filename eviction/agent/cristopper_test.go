@@ -64,7 +64,7 @@ func ordersOf(a *Agent) (given []wire.Order, text string) {
 
 func stopper(a *Agent, running Running) (*CRIStopper, *fakeKiller) {
 	killer := &fakeKiller{}
-	return NewCRIStopper(killer, a, func(types.UID) Running { return running }, slog.New(slog.DiscardHandler)), killer
+	return NewCRIStopper(killer, a, func(types.UID, string) Running { return running }, slog.New(slog.DiscardHandler)), killer
 }
 
 var family = Running{Containers: []string{"a", "b"}, Sidecars: []string{"first", "second"}, Sandboxes: []string{"s"}}
@@ -140,6 +140,25 @@ func TestVictimThatTheRuntimeDoesNotRunIsTheKillersAlone(t *testing.T) {
 	require.NoError(t, k.Kill(kill.Victim{UID: "u", Soft: true, Grace: time.Minute}))
 	if v := killer.victims[0]; v.Elsewhere != nil || v.Ended != nil {
 		t.Errorf("victim %+v, want it as it was", v)
+	}
+}
+
+// rule: M.153
+func TestOnlyTheContainerThatIsRestartedIsStopped(t *testing.T) {
+	a := withRuntime()
+	k, killer := stopper(a, Running{Containers: []string{"app"}})
+	require.NoError(t, k.Kill(kill.Victim{UID: "u", Container: "app", Soft: true, Grace: 10 * time.Second}))
+	given, got := ordersOf(a)
+	if got != "stopContainer app" {
+		t.Fatalf("orders %q, want that of the container", got)
+	}
+	a.finishOrder(&wire.Done{ID: given[0].ID})
+	if _, more := ordersOf(a); more != "" || killer.untold() {
+		t.Errorf("after the container %q was stopped", more)
+	}
+	require.NoError(t, k.Kill(kill.Victim{UID: "u", Container: "app", Grace: time.Second}))
+	if _, got := ordersOf(a); got != "" {
+		t.Errorf("a hard threshold waits for %q", got)
 	}
 }
 

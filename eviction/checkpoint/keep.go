@@ -128,6 +128,9 @@ func (k *Keeper) logRestored(cfg *eviction.Config, st *eviction.State, ago time.
 // Record keeps what a report changes. A threshold that is met changes the state with each
 // housekeeping pass; while none is, nothing is written.
 func (k *Keeper) Record(r control.Report) {
+	if r.Ended != nil && r.Ended.Container != "" { // a restart is no eviction
+		return
+	}
 	if r.Ended != nil {
 		k.end(r.Ended, r.At)
 		return

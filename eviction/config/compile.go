@@ -126,6 +126,8 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	c.thresholds(file, config.EnforcePods)
 	c.memorySteps(file, &config.Eviction)
 	c.outside(file.Outside)
+	config.Eviction.Restarts = c.restarts(file)
+	c.stalls(file, &config.Eviction)
 	c.lint(file)
 	for _, s := range c.settings {
 		config.Eviction.Thresholds = append(config.Eviction.Thresholds, s.Threshold)
@@ -165,7 +167,11 @@ func (c *compiler) namespaces(list string, names []string) []string {
 func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 	reclaims := map[eviction.Signal]eviction.Value{}
 	for s, text := range c.signals("evictionMinimumReclaim", file.EvictionMinimumReclaim) {
-		reclaims[s] = c.reclaim(c.at("evictionMinimumReclaim").Key(s.String()), text)
+		parse := c.reclaim
+		if s == eviction.MemoryStall {
+			parse = c.stallReclaim
+		}
+		reclaims[s] = parse(c.at("evictionMinimumReclaim").Key(s.String()), text)
 	}
 	graces := map[eviction.Signal]time.Duration{}
 	for s, text := range c.signals("evictionSoftGracePeriod", file.EvictionSoftGracePeriod) {
@@ -177,7 +183,12 @@ func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 			return
 		}
 		path := c.at(list).Key(s.String())
-		t := eviction.Threshold{Signal: s, Value: c.value(path, text), Grace: grace, MinReclaim: reclaims[s]}
+		t := eviction.Threshold{Signal: s, Grace: grace, MinReclaim: reclaims[s]}
+		if s == eviction.MemoryStall {
+			t.Value = c.stall(path, text, t.MinReclaim)
+		} else {
+			t.Value = c.value(path, text)
+		}
 		c.settings = append(c.settings, setting{path, t})
 		if s == eviction.MemoryAvailable && t.Hard() && enforcePods {
 			t.Signal = eviction.AllocatableMemoryAvailable
@@ -282,7 +293,11 @@ func (c *compiler) lint(file *EvictdConfiguration) {
 	for _, soft := range c.settings {
 		for _, hard := range c.settings {
 			if !soft.Hard() && hard.Hard() && soft.Signal == hard.Signal && below(soft.Value, hard.Value) {
-				c.warn(soft.path, "%s is below the hard threshold %s, which always acts first", soft.FormatValue(), hard.FormatValue())
+				side := "below"
+				if soft.Signal == eviction.MemoryStall {
+					side = "above"
+				}
+				c.warn(soft.path, "%s is %s the hard threshold %s, which always acts first", soft.FormatValue(), side, hard.FormatValue())
 			}
 		}
 	}

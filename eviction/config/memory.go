@@ -6,6 +6,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/eviction"
 )
@@ -57,6 +58,44 @@ func (c *compiler) memorySteps(file *EvictdConfiguration, into *eviction.Config)
 	if into.ThrottlePeriod > 0 && !has(true) {
 		c.warn(c.at("memoryThrottlePeriod"), "has no effect: memory.available has no hard threshold")
 	}
+}
+
+// Values of containerPressure.
+const (
+	pressureEvict   = "evict"
+	pressureRestart = "restart"
+)
+
+const (
+	defaultRestartGrace   = 10 * time.Second
+	defaultRestartBackOff = 10 * time.Minute
+	// leastRestartBackOff is longer than a kubelet takes to start a container.
+	leastRestartBackOff = 30 * time.Second
+)
+
+// restarts reads when a container is restarted in place of the eviction of its pod.
+func (c *compiler) restarts(file *EvictdConfiguration) eviction.Restarts {
+	r := eviction.Restarts{
+		Grace:   c.duration("containerRestartGracePeriod", file.ContainerRestartGracePeriod.Duration, defaultRestartGrace),
+		BackOff: c.duration("containerRestartBackOff", file.ContainerRestartBackOff.Duration, defaultRestartBackOff),
+	}
+	if r.BackOff >= 0 && r.BackOff < leastRestartBackOff {
+		c.invalid(c.at("containerRestartBackOff"), r.BackOff.String(), "must be at least "+leastRestartBackOff.String())
+	}
+	switch mode := file.ContainerPressure; {
+	case mode == pressureRestart:
+		if !slices.ContainsFunc(c.settings, func(s setting) bool { return s.Signal.Resource() == v1.ResourceMemory }) {
+			c.warn(c.at("containerPressure"), "has no effect: memory.available has no threshold")
+		}
+		return r
+	case mode != "" && mode != pressureEvict:
+		c.faults = append(c.faults, field.NotSupported(c.at("containerPressure"), mode, []string{pressureEvict, pressureRestart}))
+	case r.Grace != defaultRestartGrace:
+		c.warn(c.at("containerRestartGracePeriod"), "has no effect without containerPressure: restart")
+	case r.BackOff != defaultRestartBackOff:
+		c.warn(c.at("containerRestartBackOff"), "has no effect without containerPressure: restart")
+	}
+	return eviction.Restarts{}
 }
 
 // bytesWithin reads a quantity of bytes.

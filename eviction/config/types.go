@@ -116,6 +116,22 @@ type EvictdConfiguration struct {
 	// evicted for a hard threshold of memory.available where the pods are not the cause; empty means none.
 	Outside []string `json:"outside,omitempty"`
 
+	// ContainerPressure is evict (the default), or restart: where one container of a victim of memory holds what
+	// the pod uses above its request, it is ended in place of the pod, and the kubelet starts it again.
+	ContainerPressure string `json:"containerPressure,omitempty"`
+	// ContainerRestartGracePeriod is the longest time from SIGTERM to SIGKILL of such a container where a
+	// soft threshold is the cause; zero means 10s.
+	ContainerRestartGracePeriod metav1.Duration `json:"containerRestartGracePeriod,omitzero"`
+	// ContainerRestartBackOff is how long a pod is evicted after one of its containers was restarted; zero
+	// means 10m.
+	ContainerRestartBackOff metav1.Duration `json:"containerRestartBackOff,omitzero"`
+
+	// MemoryStallWindow is the time of which a threshold of memory.stall is a share, from 1s to 1m; zero means 10s.
+	MemoryStallWindow metav1.Duration `json:"memoryStallWindow,omitzero"`
+	// MemoryStallSome, a percentage, is the share of that time in which at least some tasks have to wait besides;
+	// empty means the threshold's own.
+	MemoryStallSome string `json:"memoryStallSome,omitempty"`
+
 	// MemoryModel is workingSet (the default), available or reclaimAware.
 	MemoryModel string `json:"memoryModel,omitempty"`
 

@@ -86,8 +86,15 @@ func (c *compiler) quantity(path *field.Path, text string, positive bool) evicti
 }
 
 // ParseThresholds reads the kubelet's flag grammar for thresholds,
-// "signal<value,signal<value", into a map as files hold it.
-func ParseThresholds(text string) (map[string]string, error) { return parseMap(text, "<") }
+// "signal<value,signal<value", into a map as files hold it. A stall acts above its value: "memory.stall>40%".
+func ParseThresholds(text string) (map[string]string, error) {
+	stall := eviction.MemoryStall.String()
+	parsed, err := parseMap(strings.ReplaceAll(text, stall+">", stall+"<"), "<")
+	if _, given := parsed[stall]; given && !strings.Contains(text, stall+">") {
+		return nil, fmt.Errorf("%q: %s acts above its value: expected %s>value", text, stall, stall)
+	}
+	return parsed, err
+}
 
 // ParseSettings reads the kubelet's flag grammar for everything else,
 // "name=value,name=value".

@@ -64,7 +64,8 @@ func mallocs() uint64 {
 
 type meter struct{ bytes int64 }
 
-func (m meter) Read(s *stats.Pod) error { return m.ReadMemory(s, true) }
+func (m meter) Read(s *stats.Pod) error         { return m.ReadMemory(s, true) }
+func (m meter) ReadStall() (stats.Stall, error) { return stats.Stall{}, nil }
 func (m meter) ReadMemory(s *stats.Pod, _ bool) error {
 	s.Time, s.Memory, s.Threads = time.Now(), stats.Known(m.bytes), stats.Known(1)
 	return nil
@@ -76,7 +77,11 @@ func newManyPods(pods int) (*manyPods, *Loop) {
 	c := &manyPods{}
 	cfg := Config{
 		Eviction: eviction.New(eviction.Config{
-			Thresholds:                    []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 100 << 20}}},
+			Thresholds: []eviction.Threshold{
+				{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: 100 << 20}},
+				{Signal: eviction.MemoryStall, Value: eviction.Share(4000).Value()},
+			},
+			MemoryStallWindow:             time.Second,
 			PressureTransitionPeriod:      time.Minute,
 			LocalStorageCapacityIsolation: true,
 			HardGrace:                     time.Second,

@@ -67,6 +67,7 @@ type Loop struct {
 	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 	regular           time.Time                        // when the next regular housekeeping pass is due
 	sampled           time.Time                        // when the pods were last measured
+	stalls            time.Time                        // when the stalls of pods were last read
 	sampledForReaders time.Time                        // when that was begun for readers
 	measuredUpTo      int                              // while pods are being measured for readers, the next of them
 	detail            int                              // the pod whose containers were last read
@@ -91,6 +92,8 @@ type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
 	growth stats.Trend // of memory
+	// readBack counts pages, and stalled nanoseconds in which tasks waited for memory.
+	readBack, stalled stats.Trend
 	// containers are the growths of the containers of a pod that steps before evictions are configured for.
 	containers []stats.Trend
 	gone       time.Time // when its last kill ended
@@ -129,7 +132,7 @@ func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 		scanned:      make(chan struct{}, 1),
 		reclaims:     make(chan eviction.Signal, endedQueue),
 		stepOutcomes: make(chan eviction.StepOutcome, endedQueue),
-		observer:     eviction.Observer{Model: cfg.MemoryModel},
+		observer:     eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()
@@ -307,6 +310,9 @@ func (l *Loop) configure(cfg Config) {
 	cfg.HousekeepingInterval, cfg.Eviction.Lapse = l.cfg.HousekeepingInterval, l.cfg.Eviction.Lapse
 	l.driver.State = l.driver.State.Under(&l.cfg.Eviction, &cfg.Eviction)
 	l.cfg, l.driver.Config, l.observer.Model = &cfg, &cfg.Eviction, cfg.MemoryModel
+	if window := cfg.Eviction.MemoryStallWindow; window != l.observer.Thrash.Window {
+		l.observer.Thrash = stats.Thrash{Window: window}
+	}
 	l.start()
 }
 
@@ -329,13 +335,13 @@ func (l *Loop) start() {
 func (l *Loop) killEnded(r kill.Result) {
 	l.report(Report{At: time.Now(), Ended: &r})
 	i := l.indexOf(r.UID)
-	if i >= 0 {
+	if i >= 0 && r.Container == "" {
 		l.figures[i].gone = r.Gone
 	}
 	switch {
 	case !r.Gone.IsZero():
 		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Ended: r.Gone, Signalled: !r.Signalled.IsZero()})
-		if i >= 0 && l.pods[i].Meter != nil {
+		if i >= 0 && l.pods[i].Meter != nil && r.Container == "" {
 			l.unreaped = append(l.unreaped, unreaped{r.UID, l.pods[i].Meter})
 		}
 	case errors.Is(r.Err, kill.ErrNotSignalled):

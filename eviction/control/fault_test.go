@@ -189,6 +189,7 @@ func (p *faultyPod) Read(s *stats.Pod) error {
 
 // ReadMemory implements control.Meter.
 func (p *faultyPod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+func (p *faultyPod) ReadStall() (stats.Stall, error)       { return stats.Stall{}, nil }
 
 // Kill implements control.Killer.
 func (w *faultyFixture) Kill(v kill.Victim) error {

@@ -24,6 +24,7 @@ const (
 // follow measures pods that no decision asked for: to know their growth, and so that
 // no file has to be opened when a decision asks.
 func (l *Loop) follow(kind eviction.Pass) {
+	l.followStalls()
 	since := l.node.Time.Sub(l.sampled)
 	switch {
 	case kind == eviction.Housekeeping && since >= l.cfg.HousekeepingInterval/2:

@@ -1,6 +1,8 @@
 package control
 
 import (
+	"errors"
+
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/stats"
@@ -17,6 +19,9 @@ type refusal struct {
 
 // Measure implements eviction.Node.
 func (n node) Measure(processes bool) []eviction.Candidate { return n.sample(processes) }
+
+// MeasureContainers implements eviction.Node.
+func (n node) MeasureContainers(pod *eviction.Pod) { n.readContainers(n.indexOf(pod.UID)) }
 
 // UnknownPods implements eviction.Node.
 func (n node) UnknownPods() bool { return n.unknown.UnknownPods(n.pods) }
@@ -64,6 +69,29 @@ func (n node) Kill(e *eviction.Eviction) error {
 		n.intents.Withdraw(f)
 	}
 	return err
+}
+
+var errNoContainer = errors.New("the container cannot be ended alone: its cgroup is not known")
+
+// Restart implements eviction.Node. In a dry run nothing is killed.
+func (n node) Restart(r *eviction.ContainerRestart) error {
+	i := n.indexOf(r.Pod.UID)
+	if n.cfg.Eviction.DryRun {
+		return nil
+	}
+	victim := n.victim(i)
+	if victim.Target = nil; n.pods[i].Container != nil {
+		victim.Target, victim.Usage = n.pods[i].Container(r.Container)
+	}
+	if victim.Target == nil {
+		n.refusals = append(n.refusals, refusal{r.Pod, errNoContainer})
+		return errNoContainer
+	}
+	victim.Container, victim.Grace, victim.Soft = r.Name(), r.Grace, !r.Hard
+	if r.Hard {
+		victim.Held = n.figures[i].usage.Containers[r.Container].Memory
+	}
+	return n.begin(i, victim)
 }
 
 // Resume implements eviction.Node.

@@ -35,7 +35,7 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	// A soft threshold that waits for a scan is evaluated by housekeeping passes only.
 	l.awaitsScan = d.AwaitsScan || l.awaitsScan && kind != eviction.Housekeeping
 	l.idle = d.Acted && !d.Chosen && d.HeldBack == nil && !l.awaitsScan && !l.awaitsVictim(in.Now)
-	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.StepOutcomes) > 0 {
+	if changed := l.changed(&before); changed || kind == eviction.Housekeeping || len(d.Failed)+len(d.NotRestarted)+len(d.Reclaims)+len(in.Reclaims)+len(in.Restarted)+len(in.StepOutcomes) > 0 {
 		r := l.reportOf(source, &before, &in)
 		l.report(r)
 		l.publishReport(&r)
@@ -78,7 +78,7 @@ func (l *Loop) reportOf(source Source, before *eviction.State, in *eviction.Inpu
 	d := &l.driver
 	r := Report{
 		At: in.Now, Source: source, Pass: in.Pass, Node: l.node, Observations: l.observed, Forecast: l.forecast(),
-		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, Reclaims: append(in.Reclaims, d.Reclaims...),
+		State: d.State, Eviction: d.Config, Decisions: d.Decisions, Failed: d.Failed, NotResumed: d.NotResumed, NotRestarted: d.NotRestarted, Reclaims: append(in.Reclaims, d.Reclaims...),
 		Outcomes: in.Outcomes, TasksLeft: in.TasksLeft, VictimUsage: in.VictimUsage, Restarted: in.Restarted, Arrived: in.Arrived,
 		StepOutcomes: in.StepOutcomes, Fastest: in.Fastest, DiskScans: in.DiskScans, ScannedSince: in.ScannedSince,
 		UnknownPods: d.Input.UnknownPods == eviction.Yes, HeldBack: d.HeldBack, DryRun: d.Config.DryRun, Passes: l.passes,
@@ -125,7 +125,7 @@ func keepRanking(ranking []eviction.Ranked, candidates []eviction.Candidate) {
 // so that the next housekeeping pass has new ones, and at every pass near a
 // threshold of theirs. Memory far from all thresholds is read in full where asked for.
 func (l *Loop) sense(full bool) {
-	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling}
+	ask := collect.Ask{Disks: l.diskNear || time.Until(l.due()) <= pollCeiling, Stalls: l.observer.Thrash.Window > 0}
 	if !full {
 		l.spare = l.far()
 		ask.Spare = &l.spare
@@ -136,14 +136,14 @@ func (l *Loop) sense(full bool) {
 		l.trends[s].Observe(o.Time, o.Available)
 		l.rates[s].Observe(o.Time, o.Available)
 		l.paces[s].Observe(o.Time, o.Available)
-		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() {
+		if left, falls := l.rates[s].Until(0); falls && o.Available.IsKnown() && s != int(eviction.MemoryStall) {
 			l.observed[s].UsedUpIn = stats.Known(int64(left))
 		}
 	}
 }
 
 // far is how much memory of the node and of the pods has to be unused for no threshold to be
-// near: twice what they require.
+// near: twice what they require, and for memory.stall a part of stallShare of all.
 func (l *Loop) far() (spare [2]int64) {
 	for i := range l.cfg.Eviction.Thresholds {
 		t := &l.cfg.Eviction.Thresholds[i]
@@ -160,6 +160,11 @@ func (l *Loop) far() (spare [2]int64) {
 			required = math.MaxInt64 / 4
 		}
 		*of = max(*of, 2*min(required+min(more, math.MaxInt64/8), math.MaxInt64/4))
+	}
+	if l.observer.Thrash.Window > 0 {
+		for level, m := range [2]*stats.Memory{&l.node.Memory, &l.node.PodsMemory} {
+			spare[level] = max(spare[level], m.Limit.Or(0)/stallShare)
+		}
 	}
 	return spare
 }
@@ -208,6 +213,7 @@ func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 		return
 	}
 	l.figures[i].growth.Observe(usage.Time, usage.Memory)
+	l.figures[i].readBack.Observe(usage.Time, usage.ReadBack)
 }
 
 // measured says whether anything is known of a pod.
@@ -232,6 +238,9 @@ func (l *Loop) listCandidates() []eviction.Candidate {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}
+		if l.observer.Thrash.Window > 0 {
+			c.ReadBack, c.Stalled = f.contention()
+		}
 		if measured(&f.usage) {
 			c.Usage = &f.usage
 		}
@@ -264,10 +273,15 @@ func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
 			continue
 		}
 		i := l.indexOf(f.UID)
-		if i < 0 || l.pods[i].Meter == nil || l.pods[i].Meter.ReadMemory(&l.reading, false) != nil {
+		if i < 0 || l.pods[i].Meter == nil || l.pods[i].Meter.ReadMemory(&l.reading, f.Container != "") != nil {
 			continue
 		}
-		if memory, known := l.reading.Memory.Get(); known {
+		memory, known := l.reading.Memory.Get()
+		if f.Container != "" {
+			at := slices.IndexFunc(l.pods[i].Containers, func(c eviction.Container) bool { return c.Name == f.Container })
+			memory, known = l.reading.Containers[at].Memory.Get()
+		}
+		if known {
 			all = append(all, eviction.VictimUsage{UID: f.UID, Memory: memory})
 		}
 	}

@@ -80,6 +80,8 @@ func (p *pod) Read(s *stats.Pod) error {
 // ReadMemory implements control.Meter.
 func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
 
+func (p *pod) ReadStall() (stats.Stall, error) { return stats.Stall{}, nil }
+
 // AppendProcesses, Kill and Populated make the pod a kill.Target.
 func (p *pod) AppendProcesses(pids []int) ([]int, error) { return pids, fs.ErrNotExist }
 func (p *pod) Kill() error                               { return nil }

@@ -45,6 +45,7 @@ var fillRates = [eviction.NumSignals]int64{
 	eviction.ContainerFsInodesFree:      500_000,
 	eviction.PIDAvailable:               100_000,
 	eviction.SwapAvailable:              3 << 30,
+	eviction.MemoryStall:                stats.WholeTime, // see fillRate
 }
 
 // processorFillRate is how fast a processor uses up memory, bytes a second: the kernel fills each
@@ -53,6 +54,9 @@ const processorFillRate = 2 << 30
 
 // fillRate is the fastest plausible way to use up a signal on this node.
 func (l *Loop) fillRate(s eviction.Signal) int64 {
+	if window := l.cfg.Eviction.MemoryStallWindow; s == eviction.MemoryStall && window > 0 {
+		return int64(float64(fillRates[s]) / window.Seconds())
+	}
 	if l.memoryOf(s) == nil {
 		return fillRates[s]
 	}

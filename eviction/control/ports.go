@@ -25,6 +25,8 @@ type Meter interface {
 	// ReadMemory is Read without the processes, and without the containers if not
 	// asked for. Once it was called it opens nothing and allocates nothing.
 	ReadMemory(s *stats.Pod, containers bool) error
+	// ReadStall reads how long the pod's tasks have waited for memory.
+	ReadStall() (stats.Stall, error)
 }
 
 // Waiter is where the loop sleeps until the kernel or a port wakes it.
@@ -69,6 +71,9 @@ type Pod struct {
 	Target kill.Target
 	// Usage reads what the pod holds, from any goroutine; nil if unknown.
 	Usage func() stats.Amount
+	// Container is what there is to kill of a container, by its index, and what reads its usage; nil where no container
+	// can be ended alone.
+	Container func(i int) (kill.Target, func() stats.Amount)
 }
 
 // Reclaimer frees what the node can free without ending a pod, in a goroutine of
@@ -166,6 +171,8 @@ type Report struct {
 	// Resumed are the victims of before the start whose kill has begun again, and
 	// NotResumed those whose kill could not.
 	Resumed, NotResumed []eviction.Resumed
+	// NotRestarted are the restarts that could not begin.
+	NotRestarted []eviction.ContainerRestart
 	// The facts that the pass went by: see eviction.Input. Where Sampled, Exited were
 	// candidates before. Repeated says of a signal that the pass before had the
 	// same observation.

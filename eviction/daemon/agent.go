@@ -154,7 +154,7 @@ func checkAgent(cfg *agent.Config, server []string) error {
 
 // killer is below, preceded by StopContainer of the CRI and by the Eviction API for soft
 // victims, where these are configured.
-func (c *cluster) killer(below agent.Killer, running func(types.UID) agent.Running) control.Killer {
+func (c *cluster) killer(below agent.Killer, running func(uid types.UID, container string) agent.Running) control.Killer {
 	if c.speaksToRuntime() {
 		below = agent.NewCRIStopper(below, c.agent, running, c.log)
 	}

@@ -155,6 +155,9 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if kubelet := FindKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !cfg.Force {
 		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
 	}
+	if err := d.checkRestarts(&compiled); err != nil {
+		return nil, cli.BadInput(err)
+	}
 	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -301,9 +304,13 @@ func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Conf
 	if without("memoryReclaimBudget", c.Eviction.MemoryReclaims.Budget > 0, d.withoutMemoryReclaim()) {
 		c.Eviction.MemoryReclaims = eviction.MemoryReclaims{}
 	}
+	if without("containerPressure: restart", c.Eviction.Restarts.BackOff > 0, d.withoutContainers()) {
+		c.Eviction.Restarts = eviction.Restarts{}
+	}
 	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
 		c.Eviction.ThrottlePeriod = 0
 	}
+	without("memory.stall", c.Eviction.MemoryStallWindow > 0, d.withoutStalls())
 	if file.HousekeepingInterval.Duration > 0 {
 		c.HousekeepingInterval = file.HousekeepingInterval.Duration
 	}

@@ -54,6 +54,9 @@ func (h *history) Record(r control.Report) {
 	for i := range s.available {
 		s.available[i] = r.Observations[i].Available
 	}
+	if free, known := s.available[eviction.MemoryStall].Get(); known { // percent, as in the status document
+		s.available[eviction.MemoryStall] = stats.Known((stats.WholeTime - free + 50) / 100)
+	}
 	h.samples.Add(s)
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {

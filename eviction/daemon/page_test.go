@@ -39,8 +39,8 @@ func TestThePageBeginsWithWhatItHasMissed(t *testing.T) {
 		require.NoError(t, err)
 		return string(text)
 	}
-	const names = `{"signals":["memory.available","allocatableMemory.available","nodefs.available","nodefs.inodesFree","imagefs.available","imagefs.inodesFree","containerfs.available","containerfs.inodesFree","pid.available","swap.available"],`
-	if got, want := said(start.Add(990*time.Second)), names+`"samples":[{"at":1767324045000,"available":[1000,null,null,null,null,null,null,null,null,null],"stalled":[1,null,null]}]}`; got != want {
+	const names = `{"signals":["memory.available","allocatableMemory.available","nodefs.available","nodefs.inodesFree","imagefs.available","imagefs.inodesFree","containerfs.available","containerfs.inodesFree","pid.available","swap.available","memory.stall"],`
+	if got, want := said(start.Add(990*time.Second)), names+`"samples":[{"at":1767324045000,"available":[1000,null,null,null,null,null,null,null,null,null,null],"stalled":[1,null,null]}]}`; got != want {
 		t.Errorf("since the last sample but one\n%s\nwant\n%s", got, want)
 	}
 	if got, want := said(crossing.At), names+`"samples":[]}`; got != want {

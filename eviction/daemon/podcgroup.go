@@ -26,6 +26,7 @@ type podCgroup struct {
 	ban     *restartBan
 	uid     types.UID
 	log     *slog.Logger
+	only    bool // a group that has the same path later is another
 
 	mu     sync.Mutex
 	opened *openGroup // nil while it is not open
@@ -49,7 +50,7 @@ func (g *podCgroup) use(do func(*cgroup.Group) error) error {
 		return err
 	}
 	err = do(opened.Group)
-	if !fresh && errors.Is(err, cgroup.ErrGone) {
+	if !fresh && !g.only && errors.Is(err, cgroup.ErrGone) {
 		var again *openGroup
 		if again, _, err = g.acquire(opened); err == nil {
 			err = do(again.Group)

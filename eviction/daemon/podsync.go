@@ -182,17 +182,32 @@ func (d *Daemon) prepare(last *control.Snapshot, all bool) {
 	}
 	candidates := slices.DeleteFunc(slices.Clone(last.Candidates), func(c eviction.Candidate) bool { return by[c.Pod.UID] == nil })
 	var next []kill.Victim
+	pods := 0
 	for _, r := range eviction.Rank(last.Eviction, eviction.MemoryAvailable, candidates, nil) {
 		p := by[r.Pod.UID]
 		v := kill.Victim{UID: p.UID, Target: p.Target, Usage: p.Usage}
 		if u := r.Candidate.Usage; u != nil && !all {
 			v.Tasks = u.Threads
 		}
-		if next = append(next, v); len(next) == prepared {
+		next = append(next, v)
+		if i := restarts(last.Eviction, &r); i >= 0 && p.restartable != nil {
+			v.Target, v.Usage = p.restartable.current(i)
+			next = append(next, v)
+		}
+		if pods++; pods == prepared {
 			break
 		}
 	}
 	d.killer.Prepare(next)
+}
+
+// restarts is the container that would be restarted in place of a pod by what was last measured; negative without
+// one.
+func restarts(cfg *eviction.Config, r *eviction.Ranked) int {
+	if cfg.Restarts.BackOff == 0 || !r.Exceeds || r.Pod.Estimated {
+		return -1
+	}
+	return r.Restartable()
 }
 
 const (

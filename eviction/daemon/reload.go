@@ -24,7 +24,8 @@ func Reloadable() []string {
 		"evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "evictionMaxPodGracePeriod",
 		"evictionPressureTransitionPeriod", "mergeDefaultEvictionSettings", "localStorageCapacityIsolation", "memoryModel",
 		"hardEvictionGracePeriod", "victimsPerPass", "evictionPreferenceNamespaces", "warningNamespaces", "warningLead", "warningInterval",
-		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod",
+		"containerPressure", "containerRestartGracePeriod", "containerRestartBackOff",
+		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod", "memoryStallWindow", "memoryStallSome",
 		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
 		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 	}
@@ -86,7 +87,7 @@ func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.
 		return c, p, file, err
 	}
 	compiled, err := config.Compile(&file, nil)
-	if err := errors.Join(err, Validate(&file)); err != nil {
+	if err := errors.Join(err, Validate(&file), d.checkRestarts(&compiled)); err != nil {
 		return c, p, file, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)

@@ -110,11 +110,17 @@ func (e RuntimeEndpoint) await(ctx context.Context) bool {
 	return true
 }
 
-// running are the containers and sandboxes of a pod that run now.
-func (t *podTracker) running(uid types.UID) (found agent.Running) {
+// running are the containers and sandboxes of a pod that run now, or the container of a name.
+func (t *podTracker) running(uid types.UID, container string) (found agent.Running) {
 	for _, p := range t.pods() {
 		r := p.runtime.Load()
 		if p.UID != uid || r == nil {
+			continue
+		}
+		if container != "" {
+			if c := r.Current(container); c != nil && c.State == inventory.ContainerRunning {
+				found.Containers = append(found.Containers, c.ID)
+			}
 			continue
 		}
 		sidecars := map[string]bool{}

@@ -73,6 +73,7 @@ type trackedPod struct {
 	session  *kill.Session // nil for a pod in a cgroup
 	late     bool          // podTracker.arrives, when it was seen first
 	*members
+	restartable *restartable // nil where no container can be ended alone
 	// scored is the number of tasks when its scores were last written. Owned by syncPods.
 	scored stats.Amount
 	// inits are the first processes of the containers. Owned by syncPods.
@@ -347,6 +348,9 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 		cfg.Child = p.members.child
 		p.group = &podCgroup{cgroups: t.cgroups, path: cfg.Cgroup, above: p.above, changes: t.changes, ban: t.ban, uid: m.UID, log: t.log}
 		p.Target, p.Usage = p.group, p.group.usage
+		if p.restartable = newRestartable(p); p.restartable != nil {
+			p.Container = p.restartable.at
+		}
 	case at.Session != 0:
 		cfg.Processes, cfg.Leader = t.processes, at.Session
 		opened, err := kill.NewSession("/proc", at.Session)
@@ -371,6 +375,7 @@ func (p *trackedPod) close() {
 	if p.group != nil {
 		p.group.close()
 	}
+	p.restartable.close()
 	if p.session != nil {
 		p.session.Close()
 	}

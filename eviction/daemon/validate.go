@@ -7,7 +7,27 @@ import (
 	"strings"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/nodestatus"
 )
+
+// errNoRestarts refuses containerPressure: restart where a container that has ended would stay so.
+var errNoRestarts = errors.New("containerPressure: restart: no kubelet runs here that starts containers again, and evictd starts none; expected evict, or a mode beside a kubelet")
+
+// checkRestarts refuses restarts of containers in native mode without a kubelet.
+func (d *Daemon) checkRestarts(compiled *config.Config) error {
+	if compiled.Eviction.Restarts.BackOff > 0 && d.node.mode == nodestatus.Native && FindKubelet() == 0 {
+		return errNoRestarts
+	}
+	return nil
+}
+
+// withoutContainers says why no container can be ended alone.
+func (d *Daemon) withoutContainers() string {
+	if d.node.cgroups == nil {
+		return "the pods of a virtual node have no cgroups"
+	}
+	return ""
+}
 
 // Validate reports all faults of the settings of a run together. It does not look at the
 // node.

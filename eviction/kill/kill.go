@@ -64,11 +64,13 @@ type startForbidder interface {
 
 // Victim is a pod to kill.
 type Victim struct {
-	UID    types.UID
-	Name   string        // namespace/name, for messages
-	Grace  time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
-	Soft   bool          // evicted for a soft threshold: the Eviction API may be asked first
-	Target Target
+	UID  types.UID
+	Name string // namespace/name, for messages
+	// Container is the name of the container to end; empty for the whole pod.
+	Container string
+	Grace     time.Duration // from SIGTERM to SIGKILL; zero or less: SIGKILL at once
+	Soft      bool          // evicted for a soft threshold: the Eviction API may be asked first
+	Target    Target
 	// Elsewhere is not nil where the container runtime stops the containers. SIGTERM is
 	// sent after it is closed; SIGKILL is sent at the end of the grace period in any
 	// case.
@@ -89,6 +91,7 @@ type Victim struct {
 // later, a second result follows.
 type Result struct {
 	UID       types.UID
+	Container string       // as of Victim
 	Signalled time.Time    // of the first signal; zero if none was sent
 	Killed    time.Time    // of the first SIGKILL; zero if none was needed
 	Gone      time.Time    // when no process was left; zero if some are
@@ -116,7 +119,7 @@ type Killer struct {
 
 	mu       sync.Mutex
 	inFlight map[types.UID]*termination
-	ready    map[types.UID]*pidfdSet
+	ready    map[Target]*pidfdSet
 	next     *termination // without a victim, so that Kill makes none; nil until the last one runs
 	limit    int
 	begun    int // terminations that have neither ended nor failed
@@ -140,7 +143,7 @@ func New(cfg Config, log *slog.Logger) *Killer {
 		alarm:    alarm,
 		log:      log,
 		inFlight: map[types.UID]*termination{},
-		ready:    map[types.UID]*pidfdSet{},
+		ready:    map[Target]*pidfdSet{},
 		limit:    cfg.Victims,
 	}
 	k.next = newTermination(k)
@@ -173,7 +176,7 @@ func (k *Killer) Kill(v Victim) error {
 	if k.next = nil; p == nil {
 		p = newTermination(k)
 	}
-	p.Victim, p.ends, p.pidfdSet = v, ends, k.takeReadyLocked(v.UID, v.Target)
+	p.Victim, p.ends, p.pidfdSet = v, ends, k.takeReadyLocked(v.Target)
 	p.signalReady()
 	k.inFlight[v.UID] = p
 	k.begun++
@@ -244,9 +247,9 @@ func (k *Killer) stop() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.stopped = true
-	for uid, g := range k.ready {
+	for target, g := range k.ready {
 		g.closeAll()
-		delete(k.ready, uid)
+		delete(k.ready, target)
 	}
 }
 

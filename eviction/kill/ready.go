@@ -8,18 +8,18 @@ import (
 
 // Bounds of the pidfds of pods that are not being killed.
 const (
-	maxReady       = 64 // pods
+	maxReady       = 64 // targets
 	maxReadyOfEach = 16 // processes
 )
 
-// Prepare replaces the pods that Kill can signal without opening anything: it opens
-// pidfds of their processes, and the files that Usage reads. It uses the first 64 pods.
+// Prepare replaces the targets that Kill can signal without opening anything: pods, and containers of pods. It opens
+// pidfds of their processes, and the files that Usage reads. It uses the first 64 of them.
 // It blocks while it reads /proc and cgroup files; one goroutine calls it. A process
 // that has left its pod since is signalled too.
-func (k *Killer) Prepare(pods []Victim) {
-	pods = pods[:min(len(pods), maxReady)]
-	for _, v := range pods {
-		g := k.takeReady(v.UID, v.Target)
+func (k *Killer) Prepare(victims []Victim) {
+	victims = victims[:min(len(victims), maxReady)]
+	for _, v := range victims {
+		g := k.takeReady(v.Target)
 		if !v.Tasks.IsKnown() || v.Tasks != g.tasks {
 			g.refresh(maxReadyOfEach)
 			g.tasks = v.Tasks
@@ -29,39 +29,34 @@ func (k *Killer) Prepare(pods []Victim) {
 		}
 		k.storeReady(v.UID, g)
 	}
-	for _, g := range k.takeOthers(pods) {
+	for _, g := range k.takeOthers(victims) {
 		g.closeAll()
 	}
 }
 
-// takeOthers removes and returns the prepared pidfds of all other pods.
-func (k *Killer) takeOthers(pods []Victim) (others []*pidfdSet) {
+// takeOthers removes and returns the prepared pidfds of all other targets.
+func (k *Killer) takeOthers(victims []Victim) (others []*pidfdSet) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	for uid, g := range k.ready {
-		if !slices.ContainsFunc(pods, func(v Victim) bool { return v.UID == uid }) {
+	for target, g := range k.ready {
+		if !slices.ContainsFunc(victims, func(v Victim) bool { return v.Target == target }) {
 			others = append(others, g)
-			delete(k.ready, uid)
+			delete(k.ready, target)
 		}
 	}
 	return others
 }
 
-// takeReady removes and returns the prepared pidfds of a pod. They are empty where the
-// pod now has another target.
-func (k *Killer) takeReady(uid types.UID, target Target) *pidfdSet {
+// takeReady removes and returns the prepared pidfds of a target.
+func (k *Killer) takeReady(target Target) *pidfdSet {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.takeReadyLocked(uid, target)
+	return k.takeReadyLocked(target)
 }
 
-func (k *Killer) takeReadyLocked(uid types.UID, target Target) *pidfdSet {
-	g := k.ready[uid]
-	delete(k.ready, uid)
-	if g != nil && g.target != target {
-		g.closeAll()
-		g = nil
-	}
+func (k *Killer) takeReadyLocked(target Target) *pidfdSet {
+	g := k.ready[target]
+	delete(k.ready, target)
 	if g == nil {
 		g = newPidfdSet(target, k.open)
 	}
@@ -76,5 +71,5 @@ func (k *Killer) storeReady(uid types.UID, g *pidfdSet) {
 		g.closeAll()
 		return
 	}
-	k.ready[uid] = g
+	k.ready[g.target] = g
 }

@@ -72,7 +72,7 @@ func TestPreparedPodsAreKeptUntilTheyLeaveTheList(t *testing.T) {
 	}
 	another := &fakePod{processes: map[int]*fakeProcess{}}
 	k.Prepare([]Victim{{UID: "a", Target: another}})
-	if g := k.ready["a"]; g.target != another || len(g.ready) > 0 {
+	if g := k.ready[another]; g == nil || len(g.ready) > 0 {
 		t.Error("what is held is another target's")
 	}
 }
@@ -101,14 +101,13 @@ func TestWhatIsHeldOfPodsThatLiveIsBounded(t *testing.T) {
 	for range 3 * maxReadyOfEach {
 		many = append(many, frail())
 	}
-	pod := newFakePod(k, many...)
 	var pods []Victim
 	for i := range 2 * maxReady {
-		pods = append(pods, Victim{UID: types.UID(fmt.Sprint(i)), Target: pod})
+		pods = append(pods, Victim{UID: types.UID(fmt.Sprint(i)), Target: newFakePod(k, many...)})
 	}
 	k.Prepare(pods)
-	if len(k.ready) != maxReady || len(k.ready[pods[0].UID].ready) != maxReadyOfEach {
-		t.Errorf("%d pods, %d processes of the first", len(k.ready), len(k.ready[pods[0].UID].ready))
+	if len(k.ready) != maxReady || len(k.ready[pods[0].Target].ready) != maxReadyOfEach {
+		t.Errorf("%d pods, %d processes of the first", len(k.ready), len(k.ready[pods[0].Target].ready))
 	}
 	k.stop()
 	if len(k.ready) > 0 {

@@ -365,7 +365,7 @@ func (p *termination) noteSignal(sig unix.Signal, err error) {
 }
 
 func (p *termination) report(ctx context.Context, r Result) {
-	r.UID, r.Signalled, r.Killed = p.UID, p.signalled, p.killed
+	r.UID, r.Container, r.Signalled, r.Killed = p.UID, p.Container, p.signalled, p.killed
 	select {
 	case p.k.results <- r:
 	case <-ctx.Done():

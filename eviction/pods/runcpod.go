@@ -67,6 +67,7 @@ func runcPodOf(c *inventory.RuncContainer) *RuncPod {
 	b := &RuncPod{Cgroup: c.Cgroup, Pod: &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: RuncNamespace, Name: c.ID, UID: types.UID("runc-" + c.ID)},
 		Status:     v1.PodStatus{Phase: v1.PodRunning},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyNever}, // as of estimate
 	}}
 	name, child := c.ID, "."
 	if c.Sandbox != "" {

@@ -180,6 +180,7 @@ func (e *Estimator) estimate(r *RuntimePod) *v1.Pod {
 	pod := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{Namespace: sandbox.Namespace, Name: sandbox.Name, UID: sandbox.UID, Annotations: maps.Clone(sandbox.Annotations)},
 		Status:     v1.PodStatus{Phase: v1.PodRunning, QOSClass: class(r)},
+		Spec:       v1.PodSpec{RestartPolicy: v1.RestartPolicyNever}, // what starts its containers is not known
 	}
 	for i, c := range r.Containers {
 		if !alive(c) || i > 0 && r.Containers[i-1].Name == c.Name {

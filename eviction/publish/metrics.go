@@ -17,6 +17,7 @@ type metrics struct {
 	condition, memory, outside     *prometheus.GaugeVec
 	until, growth                  *prometheus.GaugeVec
 	passes, kernelKills, steps     *prometheus.CounterVec
+	restarts                       *prometheus.CounterVec
 	thresholds                     *eviction.Config // whose amounts threshold holds
 	measured                       *prometheus.GaugeVec
 	freed, lost, reclaimed         prometheus.Counter
@@ -49,6 +50,7 @@ func newMetrics(set *metric.Set) *metrics {
 		lastPass:    gauge("evictd_last_pass_timestamp_seconds", "When the loop last reported a pass.").WithLabelValues(),
 		reclaimed:   counter("evictd_memory_reclaimed_bytes_total", "Memory that was reclaimed from pods above their request (memory.reclaim).").WithLabelValues(),
 		steps:       counter("evictd_steps_total", "Steps before evictions by step, cause (soft, hard or limit, as far as it has one) and outcome: taken, over, failed or dry-run.", "step", "cause", "outcome"),
+		restarts:    counter("evictd_container_restarts_total", "Containers that were ended in place of their pods, for a kubelet to start them again, by signal, kind of threshold and outcome: ended, failed or dry-run.", "signal", "kind", "outcome"),
 		inFlight:    gauge("evictd_victims_in_flight", "Victims whose end is not confirmed.").WithLabelValues(),
 		kernelKills: counter("evictd_kernel_oom_kills_total", "Processes that the kernel's OOM killer has killed, by the limit reached: node, pods, pod, other or unknown.", "limit"),
 	}

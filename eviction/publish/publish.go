@@ -101,6 +101,7 @@ type Publisher struct {
 	conditions []v1.NodeCondition
 	outside    [eviction.NumConditions]outside
 	evictions  []*record
+	restarting map[types.UID]restarting
 	// kernelKills are the last, oldest first.
 	kernelKills   []nodestatus.KernelKill
 	written       []v1.NodeCondition // those in the last node manifest; nil where it was not written
@@ -118,7 +119,7 @@ func New(cfg Config, look Snapshots, set *metric.Set, log *slog.Logger) *Publish
 		addRuntime(set, cfg.Runtime)
 	}
 	p := &Publisher{
-		cfg: cfg, snapshots: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), thresholdsMet: map[eviction.Signal]bool{},
+		cfg: cfg, snapshots: look, log: log, metrics: newMetrics(set), passed: make(chan struct{}, 1), thresholdsMet: map[eviction.Signal]bool{}, restarting: map[types.UID]restarting{},
 	}
 	p.addVictims(set)
 	if cfg.Preview != nil {
@@ -161,6 +162,10 @@ func (p *Publisher) handle(r control.Report) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.metrics.setLost(r.Lost)
+	if r.Ended != nil && r.Ended.Container != "" {
+		p.restartEnded(r.Ended)
+		return
+	}
 	if r.Ended != nil {
 		p.killEnded(r.Ended)
 		return
@@ -182,6 +187,7 @@ func (p *Publisher) handle(r control.Report) {
 			p.log.Warn("an evicted pod has processes again before the API server knows of its eviction; they are killed", "pod", pod.String())
 		}
 	}
+	p.restarts(&r)
 	for i := range r.Resumed {
 		p.resumed(&r.Resumed[i])
 	}
@@ -218,7 +224,7 @@ func (p *Publisher) updateConditions(r *control.Report) {
 	p.updateOutside(r)
 	p.sayOutside(p.conditions)
 	for i, c := range p.conditions {
-		if was := len(before) > 0 && before[i].Status == v1.ConditionTrue; was != raised[i] {
+		if was := i < len(before) && before[i].Status == v1.ConditionTrue; was != raised[i] {
 			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
 			p.conditionEvent(i, raised[i], r.At)
 		}
@@ -242,6 +248,10 @@ func raisedIn(state *eviction.State) nodestatus.Raised {
 func messages(cfg *eviction.Config, o *eviction.Observations) [eviction.NumConditions]string {
 	var text [eviction.NumConditions]string
 	for c := range text {
+		condition := eviction.Condition(c)
+		if condition == eviction.MemoryContention && !slices.ContainsFunc(cfg.Thresholds, func(t eviction.Threshold) bool { return t.Signal.Condition() == condition }) {
+			continue
+		}
 		near := nearest(cfg, o, func(t *eviction.Threshold) bool { return int(t.Signal.Condition()) == c })
 		if near == nil {
 			text[c] = "no threshold of its signals was measured"

@@ -126,7 +126,7 @@ func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStat
 			status.Available = signal.Quantity(available)
 			status.Age = metav1.Duration{Duration: s.At.Sub(o.Time)}
 		}
-		if capacity, known := o.Capacity.Get(); known {
+		if capacity, known := o.Capacity.Get(); known && signal != eviction.MemoryStall {
 			status.Capacity = signal.Quantity(capacity)
 		}
 		for i := range s.Eviction.Thresholds {

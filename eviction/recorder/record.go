@@ -128,6 +128,10 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 		if left, falls := o.UsedUpIn.Get(); falls {
 			measured.UsedUpIn = &metav1.Duration{Duration: time.Duration(left)}
 		}
+		if signal == eviction.MemoryStall {
+			full := stats.Known(stats.WholeTime).Minus(o.Available)
+			measured.Available, measured.Capacity, measured.Full, measured.Some, measured.ReadBack = nil, nil, share(full), share(o.Some), quantity(o.ReadBack)
+		}
 		raw, _ := json.Marshal(measured) // of numbers
 		s.Signals[signal.String()] = raw
 	}
@@ -144,12 +148,18 @@ func step(r *control.Report, begins time.Time) *simulate.FileStep {
 	for _, pod := range r.Exited {
 		s.Exited = append(s.Exited, pod.String())
 	}
+	for i := range r.NotRestarted {
+		s.RestartFails = append(s.RestartFails, r.NotRestarted[i].Pod.String())
+	}
 	for i := range r.NotResumed {
 		s.KillFails = append(s.KillFails, r.NotResumed[i].Pod.String())
 	}
 	for i := range r.Decisions {
 		for _, e := range r.Decisions[i].Evictions {
 			put(&s.Kills, e.Pod.String(), simulate.FileKill{Reported: true})
+		}
+		for j := range r.Decisions[i].Restarts {
+			put(&s.Kills, r.Decisions[i].Restarts[j].Pod.String(), simulate.FileKill{Reported: true})
 		}
 	}
 	if r.DiskScans {
@@ -193,6 +203,9 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 		Memory: quantity(c.Usage.Memory), Swap: quantity(c.Usage.Swap), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
 		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked),
 	}
+	if u.Stalled = share(c.Stalled); c.ReadBack != 0 {
+		u.ReadBack = resource.NewQuantity(c.ReadBack, resource.BinarySI)
+	}
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
 		used := &c.Usage.Containers[i]
 		container := simulate.FileContainerUsage{
@@ -213,6 +226,15 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 
 func volume(v *stats.Volume) simulate.FileVolumeUsage {
 	return simulate.FileVolumeUsage{Used: quantity(v.Used), Inodes: quantity(v.Inodes)}
+}
+
+func share(a stats.Amount) *eviction.Share {
+	n, known := a.Get()
+	if !known {
+		return nil
+	}
+	share := eviction.Share(n)
+	return &share
 }
 
 func put[K comparable, V any](m *map[K]V, name K, value V) {

@@ -181,7 +181,9 @@ func (r *Recorder) take(ctx context.Context, report *control.Report, manifests [
 		return
 	}
 	if report.Ended != nil {
-		r.append(&record{At: report.At, Ended: end(report.Ended)})
+		if report.Ended.Container == "" { // else the next pass has it
+			r.append(&record{At: report.At, Ended: end(report.Ended)})
+		}
 		return
 	}
 	pods := r.pods

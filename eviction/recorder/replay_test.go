@@ -32,7 +32,7 @@ func (i *incident) configuration() config.EvictdConfiguration {
 	for _, s := range []struct {
 		name    string
 		amounts []string
-	}{{"memory.available", []string{"1Gi", "2Gi", "20%"}}, {"nodefs.available", []string{"10Gi", "15%", "20Gi"}}, {"pid.available", []string{"500", "1000", "30%"}}, {"swap.available", []string{"100Mi", "200Mi", "20%"}}} {
+	}{{"memory.available", []string{"1Gi", "2Gi", "20%"}}, {"nodefs.available", []string{"10Gi", "15%", "20Gi"}}, {"pid.available", []string{"500", "1000", "30%"}}, {"swap.available", []string{"100Mi", "200Mi", "20%"}}, {"memory.stall", []string{"40%", "30%", "20%"}}} {
 		if !i.chance(4) {
 			file.EvictionHard[s.name] = s.amounts[i.IntN(2)]
 		}
@@ -214,7 +214,7 @@ func replayIncidents(t *testing.T, incidents int) {
 			t.Fatalf("with seed %d", seed)
 		}
 	}
-	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "emptydirfs.limit", "admission", "warn", "end of warn", "reclaim", "end of reclaim", "throttle", "end of throttle"} {
+	for _, signal := range []string{"memory.available", "nodefs.available", "pid.available", "swap.available", "memory.stall", "emptydirfs.limit", "admission", "warn", "end of warn", "reclaim", "end of reclaim", "throttle", "end of throttle"} {
 		if evictions[signal] < incidents/20 {
 			t.Errorf("too few evictions for %s: %v", signal, evictions)
 		}

@@ -46,6 +46,10 @@ func taken(r *control.Report) (all []Taken) {
 				all = append(all, Taken{nodestatus.Time{Time: r.At}, nodestatus.NewStep(s)})
 			}
 		}
+		for j := range r.Decisions[i].Restarts {
+			s := r.Decisions[i].Restarts[j].Step()
+			all = append(all, Taken{nodestatus.Time{Time: r.At}, nodestatus.NewStep(&s)})
+		}
 	}
 	return all
 }

@@ -42,16 +42,18 @@ type step struct {
 	reclaimed []eviction.ReclaimOutcome
 	unknown   bool
 	killFails []string
-	kills     map[string]FileKill
-	absent    []string
-	exited    []string
-	state     *eviction.Kept
-	diskScan  *FileDiskScan
-	ended     map[types.UID]FileEnd
-	tasksLeft []eviction.TasksLeft
-	victims   []eviction.VictimUsage
-	restarted []eviction.Restarted
-	arrived   []types.UID
+	// restartFails are as of FileStep.
+	restartFails []string
+	kills        map[string]FileKill
+	absent       []string
+	exited       []string
+	state        *eviction.Kept
+	diskScan     *FileDiskScan
+	ended        map[types.UID]FileEnd
+	tasksLeft    []eviction.TasksLeft
+	victims      []eviction.VictimUsage
+	restarted    []eviction.Restarted
+	arrived      []types.UID
 
 	stepOutcomes []eviction.StepOutcome
 	fastest      eviction.Growth
@@ -59,8 +61,10 @@ type step struct {
 
 // usage is what a candidate uses; without pod it has no statistics.
 type usage struct {
-	pod    *stats.Pod
-	growth int64
+	pod      *stats.Pod
+	growth   int64
+	readBack int64
+	stalled  stats.Amount
 }
 
 // parser collects the faults of one scenario.
@@ -199,7 +203,7 @@ func (p *parser) step(path *field.Path, in *FileStep) {
 		}
 	}
 	s.add = p.appear(path.Child("add"), in.Add)
-	s.killFails = p.existing(path.Child("killFails"), in.KillFails)
+	s.killFails, s.restartFails = p.existing(path.Child("killFails"), in.KillFails), p.existing(path.Child("restartFails"), in.RestartFails)
 	for _, name := range slices.Sorted(maps.Keys(in.Kills)) {
 		if !p.known(name) {
 			p.faults = append(p.faults, field.NotFound(path.Child("kills").Key(name), name))
@@ -308,6 +312,12 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 		}
 		return o, FileSignal{}
 	}
+	if s == eviction.MemoryStall {
+		return p.stall(path, &long), long
+	}
+	if long.Full != nil || long.Some != nil || long.ReadBack != nil {
+		p.invalid(path, string(raw), "full, some and readBack are of memory.stall")
+	}
 	if long.Available == nil {
 		p.faults = append(p.faults, field.Required(path.Child("available"), ""))
 	}
@@ -325,6 +335,25 @@ func (p *parser) signal(path *field.Path, s eviction.Signal, raw []byte) (o evic
 		p.faults = append(p.faults, field.Required(path.Child("capacity"), "the threshold of "+s.String()+" is a percentage"))
 	}
 	return o, long
+}
+
+// stall reads a measurement of memory.stall.
+func (p *parser) stall(path *field.Path, in *FileSignal) eviction.Observation {
+	if in.Full == nil || in.Available != nil || in.Capacity != nil {
+		p.invalid(path, "memory.stall", "expected full, some and readBack, as in {full: 40%, some: 60%, readBack: 5Mi}")
+	}
+	return eviction.Observation{
+		Available: stats.Known(stats.WholeTime).Minus(share(in.Full)), Capacity: stats.Known(stats.WholeTime),
+		Some: share(in.Some), ReadBack: p.amount(path.Child("readBack"), in.ReadBack), PerSecond: in.PerSecond,
+	}
+}
+
+// share is unknown where it is absent.
+func share(s *eviction.Share) stats.Amount {
+	if s == nil {
+		return stats.Amount{}
+	}
+	return stats.Known(int64(*s))
 }
 
 // nodeCapacity names the node's resource that a plain quantity of a signal is
@@ -381,5 +410,5 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 		}
 		u.Volumes[i] = volume(at, v)
 	}
-	return usage{u, in.Growth}
+	return usage{u, in.Growth, p.amount(path.Child("readBack"), in.ReadBack).Or(0), share(in.Stalled)}
 }

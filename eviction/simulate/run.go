@@ -6,6 +6,7 @@ import (
 	"maps"
 	"math"
 	"slices"
+	"strings"
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -24,6 +25,7 @@ type Step struct {
 	NodeReclaim   []string        `json:"nodeReclaim"`
 	Ranking       []string        `json:"ranking"`
 	Evictions     []Eviction      `json:"evictions"`
+	Restarts      []Restart       `json:"restarts,omitempty"`
 	FailedKills   []string        `json:"failedKills,omitempty"`
 	InFlight      []string        `json:"inFlight,omitempty"`
 	EndAgain      []string        `json:"endAgain,omitempty"`
@@ -58,6 +60,20 @@ type Eviction struct {
 	// is the time that it has before SIGKILL.
 	Because string        `json:"-"`
 	Grace   time.Duration `json:"-"`
+}
+
+// Restart is a container ended in the pass, for a kubelet to start it again.
+type Restart struct {
+	Pod                string `json:"pod"`
+	Container          string `json:"container"`
+	Signal             string `json:"signal"`
+	GracePeriodSeconds int64  `json:"gracePeriodSeconds"`
+	// Grace is the time before SIGKILL.
+	Grace   string `json:"grace"`
+	Message string `json:"message"`
+
+	// Because is as of Eviction.
+	Because string `json:"-"`
 }
 
 // runner is the node of a scenario. It implements eviction.Node.
@@ -138,6 +154,9 @@ func (r *runner) play(s *step) Step {
 		met = append(met, d.Met...)
 		out.add(d)
 	}
+	for i := range r.driver.NotRestarted {
+		out.FailedKills = append(out.FailedKills, r.driver.NotRestarted[i].Pod.String())
+	}
 	for i := range r.driver.Failed {
 		out.FailedKills = append(out.FailedKills, r.driver.Failed[i].Pod.String())
 	}
@@ -155,7 +174,8 @@ func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
 		}
 		c := eviction.Candidate{Pod: pod}
 		if measured {
-			c.Usage, c.Growth = r.usage[name].pod, r.usage[name].growth
+			used := r.usage[name]
+			c.Usage, c.Growth, c.ReadBack, c.Stalled = used.pod, used.growth, used.readBack, used.stalled
 		}
 		all = append(all, c)
 	}
@@ -164,6 +184,9 @@ func (r *runner) candidates(measured bool) (all []eviction.Candidate) {
 
 // Measure implements eviction.Node.
 func (r *runner) Measure(bool) []eviction.Candidate { return r.candidates(true) }
+
+// MeasureContainers implements eviction.Node: usage has them.
+func (r *runner) MeasureContainers(*eviction.Pod) {}
 
 // UnknownPods implements eviction.Node.
 func (r *runner) UnknownPods() bool { return r.step.unknown }
@@ -203,7 +226,17 @@ func (r *runner) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, _ evic
 var errKillFails = errors.New("the step says so")
 
 // Kill implements eviction.Node.
-func (r *runner) Kill(e *eviction.Eviction) error {
+func (r *runner) Kill(e *eviction.Eviction) error { return r.kill(e) }
+
+// Restart implements eviction.Node. Only the container ends.
+func (r *runner) Restart(c *eviction.ContainerRestart) error {
+	if slices.Contains(r.step.restartFails, c.Pod.String()) {
+		return errKillFails
+	}
+	return r.kill(&c.Eviction)
+}
+
+func (r *runner) kill(e *eviction.Eviction) error {
 	name := e.Pod.String()
 	kill := r.step.kills[name]
 	switch {
@@ -226,19 +259,23 @@ func (r *runner) endings(s *step, now time.Time) []eviction.Outcome {
 	r.alive = slices.DeleteFunc(r.alive, func(pod *eviction.Pod) bool {
 		end, killed := r.gone[pod.UID]
 		followed := slices.ContainsFunc(s.add, func(next *eviction.Pod) bool { return next.String() == pod.String() })
-		if !followed && !slices.Contains(s.remove, pod.String()) && (!killed || end > s.at) {
+		removed := slices.Contains(s.remove, pod.String())
+		if !followed && !removed && (!killed || end > s.at) {
 			return false
 		}
+		f := r.driver.State.Victim(pod.UID)
 		if end != atEnd {
 			delete(r.gone, pod.UID)
 			outcomes = append(outcomes, eviction.Outcome{UID: pod.UID})
 		}
-		return true
+		return followed || removed || f == nil || f.Container == "" // a pod outlives its container
 	})
 	for _, uid := range slices.Sorted(maps.Keys(s.ended)) {
 		o := eviction.Outcome{UID: uid, Failed: s.ended[uid].Failed, Signalled: s.ended[uid].Signalled}
 		if !o.Failed {
-			o.Ended, r.ended[uid] = now.Add(-s.ended[uid].Age.Duration), o.Signalled
+			o.Ended = now.Add(-s.ended[uid].Age.Duration)
+			f := r.driver.State.Victim(uid)
+			r.ended[uid] = o.Signalled && (f == nil || f.Container == "")
 		}
 		outcomes = append(outcomes, o)
 	}
@@ -255,13 +292,16 @@ func (r *runner) report(out *Step, met []eviction.Met, killing map[types.UID]tim
 	out.Conditions, out.Taints = map[string]bool{}, []string{}
 	for c := range raised {
 		raised[c] = r.driver.State.Pressure[c].Reported
+		if c == int(eviction.MemoryContention) && r.config.MemoryStallWindow == 0 {
+			continue
+		}
 		out.Conditions[eviction.Condition(c).String()] = raised[c]
 	}
 	out.Taints = append(out.Taints, nodestatus.TaintNames(nodestatus.Native.Taints(raised))...)
 	for _, f := range r.driver.State.InFlight {
 		i := slices.IndexFunc(r.alive, func(pod *eviction.Pod) bool { return pod.UID == f.UID })
 		if _, earlier := killing[f.UID]; earlier && i >= 0 {
-			out.InFlight = append(out.InFlight, r.alive[i].String())
+			out.InFlight = append(out.InFlight, strings.TrimSuffix(r.alive[i].String()+"/"+f.Container, "/"))
 		}
 	}
 }
@@ -282,6 +322,10 @@ func (s *Step) add(d *eviction.Decision) {
 	for i := range d.Steps {
 		s.Before = append(s.Before, nodestatus.NewStep(&d.Steps[i]))
 	}
+	for i := range d.Restarts {
+		c := &d.Restarts[i]
+		s.Restarts = append(s.Restarts, Restart{c.Pod.String(), c.Name(), c.Signal.String(), c.GracePeriodSeconds, c.Grace.String(), c.Message, c.Because})
+	}
 	for _, e := range d.Evictions {
 		s.Evictions = append(s.Evictions, Eviction{
 			Pod: e.Pod.String(), Signal: e.Signal.String(), GracePeriodSeconds: e.GracePeriodSeconds,
@@ -298,7 +342,7 @@ func (s *Step) rank(d *eviction.Decision) {
 	chosen := false
 	for i := range d.Ranking {
 		ranked := &d.Ranking[i]
-		chosen = chosen || len(d.Evictions) > 0 && ranked.Pod == d.Evictions[0].Pod
+		chosen = chosen || len(d.Evictions) > 0 && ranked.Pod == d.Evictions[0].Pod || len(d.Restarts) > 0 && ranked.Pod == d.Restarts[0].Pod
 		if why := ranked.Exempt(); why != "" && !chosen {
 			s.PassedOver = append(s.PassedOver, fmt.Sprintf("%v (%s)", ranked.Pod, why))
 		}

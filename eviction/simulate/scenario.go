@@ -75,6 +75,8 @@ type FileStep struct {
 	Strangers bool                `json:"strangers,omitempty"`
 	KillFails []string            `json:"killFails,omitempty"`
 	Kills     map[string]FileKill `json:"kills,omitempty"`
+	// RestartFails are pods of which no container can be ended alone.
+	RestartFails []string `json:"restartFails,omitempty"`
 	// Absent are pods that are no candidates in the pass, and Exited those that are
 	// none once usage is measured: no process of them is left.
 	Absent []string `json:"absent,omitempty"`
@@ -139,6 +141,10 @@ type FileSignal struct {
 	Repeated bool             `json:"repeated,omitempty"`
 	// PerSecond is how the amount changes, in a step of Watch.
 	PerSecond int64 `json:"perSecond,omitempty"`
+	// Full, Some and ReadBack, bytes a second, are of memory.stall, which has no other form and no Available.
+	Full     *eviction.Share    `json:"full,omitempty"`
+	Some     *eviction.Share    `json:"some,omitempty"`
+	ReadBack *resource.Quantity `json:"readBack,omitempty"`
 }
 
 // FileReclaim is what each reclaim step would free, by signal.
@@ -157,8 +163,11 @@ type FileUsage struct {
 	Volumes    map[string]FileVolumeUsage    `json:"volumes,omitempty"`
 	// Threads are tasks, Growth is of memory in bytes a second, Files belong to no
 	// container, Unlinked are open and deleted.
-	Threads  *resource.Quantity `json:"threads,omitempty"`
-	Growth   int64              `json:"growth,omitempty"`
+	Threads *resource.Quantity `json:"threads,omitempty"`
+	Growth  int64              `json:"growth,omitempty"`
+	// ReadBack is memory read back in a second, and Stalled the part of the time in which tasks waited for memory.
+	ReadBack *resource.Quantity `json:"readBack,omitempty"`
+	Stalled  *eviction.Share    `json:"stalled,omitempty"`
 	Files    FileVolumeUsage    `json:"files,omitzero"`
 	Unlinked FileVolumeUsage    `json:"unlinked,omitzero"`
 }

@@ -38,6 +38,9 @@ func (s *Step) Text() string {
 	for i := range s.Before {
 		under("%s", s.Before[i].Text())
 	}
+	for _, c := range s.Restarts {
+		under("restart container %s of %s for %s in %v: %s", c.Container, c.Pod, c.Signal, time.Duration(c.GracePeriodSeconds)*time.Second, c.Because)
+	}
 	for _, e := range s.Evictions {
 		under("evict %s for %s in %v: %s", e.Pod, e.Signal, time.Duration(e.GracePeriodSeconds)*time.Second, e.Because)
 	}
@@ -46,7 +49,7 @@ func (s *Step) Text() string {
 
 // Quiet says whether nothing changed and nothing was done, so that Text says so.
 func (s *Step) Quiet() bool {
-	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.FailedKills)+len(s.Before)+len(s.Evictions) == 0
+	return len(s.Changes)+len(s.InFlight)+len(s.NodeReclaim)+len(s.PassedOver)+len(s.EndAgain)+len(s.FailedKills)+len(s.Before)+len(s.Restarts)+len(s.Evictions) == 0
 }
 
 // changes lists each threshold that is met or was, and each condition that turned.
@@ -58,9 +61,13 @@ func (r *runner) changes(before *eviction.State, in *eviction.Input, met []evict
 		acts := slices.ContainsFunc(met, func(m eviction.Met) bool { return m.Threshold == t })
 		switch available, measured := in.Signals[t.Signal].Available.Get(); {
 		case !is.FirstObserved.IsZero():
-			phrase := fmt.Sprintf("%v %s below %s", t.Signal, t.Signal.Quantity(available), t.FormatValue())
+			side, more := "below", " + "
+			if t.Signal == eviction.MemoryStall {
+				side, more = "above", " - "
+			}
+			phrase := fmt.Sprintf("%v %s %s %s", t.Signal, t.Signal.Quantity(available), side, t.FormatValue())
 			if was.Acting && t.MinReclaim != (eviction.Value{}) {
-				phrase += " + " + t.FormatMinReclaim()
+				phrase += more + t.FormatMinReclaim()
 			}
 			phrase += " (" + t.Kind()
 			if !is.Acting {

@@ -185,6 +185,8 @@ func admitStorageClass(_ *API, object, old store.Object) utilvalidation.ErrorLis
 // sets its taints.
 func admitNode(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	node := object.(*v1.Node)
+	//lint:ignore SA1019 kube-apiserver drops both
+	node.Spec.ConfigSource, node.Status.Config = nil, nil
 	if before, ok := old.(*v1.Node); ok {
 		return podvalidation.Node(node, before)
 	}

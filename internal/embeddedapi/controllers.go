@@ -159,14 +159,17 @@ func admitTaintRule(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	return validation.DeviceTaintRule(rule, before)
 }
 
-// admitEndpointSlice counts the changes of everything but metadata.
+// admitEndpointSlice counts the changes of everything but metadata, and those of the labels.
 func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	slice, before := object.(*discoveryv1.EndpointSlice), &discoveryv1.EndpointSlice{}
 	if old != nil {
 		before = old.(*discoveryv1.EndpointSlice)
 	}
+	for i := range slice.Endpoints {
+		slice.Endpoints[i].DeprecatedTopology = nil // v1 does not write it
+	}
 	slice.Generation = before.Generation
-	if old == nil || !apiequality.Semantic.DeepEqual([]any{slice.Endpoints, slice.Ports, slice.AddressType}, []any{before.Endpoints, before.Ports, before.AddressType}) {
+	if old == nil || !apiequality.Semantic.DeepEqual([]any{slice.Endpoints, slice.Ports, slice.AddressType, slice.Labels}, []any{before.Endpoints, before.Ports, before.AddressType, before.Labels}) {
 		slice.Generation++
 	}
 	if old == nil {

@@ -85,6 +85,7 @@ func (a *API) resourceList(gv schema.GroupVersion) runtime.Object {
 		sub("finalize", schema.GroupVersionKind{Kind: k.Kind}, "update")
 		sub("binding", schema.GroupVersionKind{Kind: "Binding"}, "create")
 		sub(ephemeral, schema.GroupVersionKind{Kind: k.Kind}, "get", "patch", "update")
+		sub(resize, schema.GroupVersionKind{Kind: k.Kind}, "get", "patch", "update")
 		sub("eviction", policyv1.SchemeGroupVersion.WithKind("Eviction"), "create")
 	}
 	return list

@@ -65,6 +65,9 @@ func (r *request) patch() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	body, err := r.body()
+	if err == nil && of != types.ApplyYAMLPatchType {
+		err = isJSON(body)
+	}
 	if err != nil {
 		return 0, nil, err
 	}
@@ -78,6 +81,14 @@ func (r *request) patch() (int, runtime.Object, error) {
 	}
 	object, err := r.api.update(r.Context(), c)
 	return http.StatusOK, object, err
+}
+
+// isJSON refuses a patch that is no JSON, whether its object is there or not.
+func isJSON(patch []byte) error {
+	if !json.Valid(patch) {
+		return apierrors.NewBadRequest("invalid JSON patch")
+	}
+	return nil
 }
 
 // apply merges an applied configuration, and makes the object where there is none.

@@ -38,12 +38,12 @@ func (a *API) quotas(namespace string) (found []*v1.ResourceQuota) {
 }
 
 // admitUse stores an object by put if the LimitRanges and ResourceQuotas of its namespace allow it. Old is
-// nil for a new object. No two objects use the same part of a quota.
-func (a *API) admitUse(k *kind, object, old store.Object, put func() error) error {
+// nil for a new object, sub is the subresource that is written. No two objects use the same part of a quota.
+func (a *API) admitUse(k *kind, sub string, object, old store.Object, put func() error) error {
 	if !k.namespaced || k.wire != nil || old != nil && !slices.Contains([]string{"Pod", "Service", "PersistentVolumeClaim"}, k.Kind) {
 		return put()
 	}
-	if old == nil || k.Kind == "PersistentVolumeClaim" {
+	if old == nil || k.Kind == "PersistentVolumeClaim" || sub == resize {
 		for _, limits := range a.limitRanges(object.GetNamespace()) {
 			if err := quota.Violation(limits, object); err != nil {
 				return apierrors.NewForbidden(k.groupResource(), object.GetName(), err)
@@ -52,6 +52,11 @@ func (a *API) admitUse(k *kind, object, old store.Object, put func() error) erro
 	}
 	if pod, ok := object.(*v1.Pod); ok && pod.Spec.RuntimeClassName == nil && pod.Spec.Overhead != nil {
 		return apierrors.NewForbidden(k.groupResource(), pod.Name, errors.New("pod rejected: Pod Overhead set without corresponding RuntimeClass defined Overhead"))
+	}
+	if sub == resize {
+		if err := a.admitResize(k, object.(*v1.Pod), old.(*v1.Pod)); err != nil {
+			return err
+		}
 	}
 	quotas := a.quotas(object.GetNamespace())
 	if len(quotas) == 0 {

@@ -62,6 +62,9 @@ var handlers = map[string]handler{
 	"GET " + ephemeral:   (*request).get,
 	"PUT " + ephemeral:   (*request).put,
 	"PATCH " + ephemeral: (*request).patch,
+	"GET " + resize:      (*request).get,
+	"PUT " + resize:      (*request).put,
+	"PATCH " + resize:    (*request).patch,
 }
 
 // ephemeral is the subresource by which kubectl debug adds a container to a running pod.
@@ -174,7 +177,7 @@ func (k *kind) hasSub(name string) bool {
 		return true
 	case "status":
 		return k.status
-	case "binding", "eviction", ephemeral:
+	case "binding", "eviction", ephemeral, resize:
 		return k.Kind == "Pod"
 	case "scale":
 		return scales[k.Kind] != nil

@@ -81,6 +81,9 @@ func (r *request) patchScale() (int, runtime.Object, error) {
 		return 0, nil, unknownPatch()
 	}
 	body, err := r.body()
+	if err == nil {
+		err = isJSON(body)
+	}
 	if err != nil {
 		return 0, nil, err
 	}

@@ -83,7 +83,7 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 		}
 		err := a.admitNew(k, object)
 		if err == nil {
-			err = a.admitUse(k, object, nil, put(k, nil, object, dryRun))
+			err = a.admitUse(k, "", object, nil, put(k, nil, object, dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
@@ -177,10 +177,10 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 		switch {
 		case finalized(old, object) && !c.dryRun:
 			object, err = a.removeObject(c.kind, old)
-		case c.internal || c.sub != "":
+		case c.internal || c.sub != "" && c.sub != resize:
 			err = put(c.kind, old, object, c.dryRun)()
 		default:
-			err = a.admitUse(c.kind, object, old, put(c.kind, old, object, c.dryRun))
+			err = a.admitUse(c.kind, c.sub, object, old, put(c.kind, old, object, c.dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
 			return object, err
@@ -217,13 +217,17 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	a.defaults.Set(object)
 	keepMeta(old, object)
 	managed := c.manager != "" && !c.applied
-	if managed && c.sub == ephemeral { // kube-apiserver's manager has what the update names, too
+	early := c.sub == ephemeral || c.sub == resize
+	if managed && early { // kube-apiserver's manager has what the update names, too
 		object = a.managers.Update(c.writer(), old, object)
 	}
-	if c.kind.status && !c.internal {
+	switch {
+	case c.sub == resize:
+		object = a.resized(old.(*v1.Pod), object.(*v1.Pod))
+	case c.kind.status && !c.internal:
 		object = part(c.sub, old, object)
 	}
-	if managed && c.sub != ephemeral { // before admission: what it sets has no manager
+	if managed && !early { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}
 	whole := (c.sub == "" || c.sub == "scale") && !c.internal
@@ -240,6 +244,8 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	case c.internal:
 	case c.sub == "status":
 		faults = append(faults, checkStatus(object, old)...)
+	case c.sub == resize:
+		faults = append(faults, podvalidation.Resize(object.(*v1.Pod), old.(*v1.Pod))...)
 	case c.sub == ephemeral:
 		faults = append(faults, podvalidation.EphemeralContainers(object.(*v1.Pod), old.(*v1.Pod))...)
 	}
@@ -347,9 +353,14 @@ func (r *request) put() (int, runtime.Object, error) {
 				return nil, conflict(r.kind.groupResource(), object, unlike("UID", uid, ""))
 			}
 			code = http.StatusCreated
+			version := object.GetResourceVersion()
 			object.SetResourceVersion("")
 			object.SetManagedFields(nil)
-			return r.api.create(r.kind, object, r.dryRun())
+			created, err := r.api.create(r.kind, object, r.dryRun())
+			if err == nil && r.dryRun() {
+				created.SetResourceVersion(version) // kube-apiserver leaves it where it stores nothing
+			}
+			return created, err
 		}
 	}
 	result, err := r.api.update(r.Context(), c)

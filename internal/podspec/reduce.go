@@ -28,13 +28,15 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 	p := &v1.Pod{
 		ObjectMeta: metav1.ObjectMeta{
 			Name: pod.Name, Namespace: pod.Namespace, UID: pod.UID, ResourceVersion: pod.ResourceVersion, Generation: pod.Generation,
+			DeletionTimestamp: pod.DeletionTimestamp,
 		},
 		Spec: v1.PodSpec{
 			NodeName: pod.Spec.NodeName, Priority: pod.Spec.Priority, PriorityClassName: pod.Spec.PriorityClassName,
 			TerminationGracePeriodSeconds: pod.Spec.TerminationGracePeriodSeconds,
+			RestartPolicy:                 pod.Spec.RestartPolicy,
 			Overhead:                      reduceList(pod.Spec.Overhead),
-			InitContainers:                reduceContainers(pod.Spec.InitContainers),
-			Containers:                    reduceContainers(pod.Spec.Containers),
+			InitContainers:                reduceContainers(pod.Spec.InitContainers, pod.Spec.Volumes),
+			Containers:                    reduceContainers(pod.Spec.Containers, pod.Spec.Volumes),
 		},
 		Status: v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass},
 	}
@@ -76,12 +78,15 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 	return p
 }
 
-func reduceContainers(containers []v1.Container) (all []v1.Container) {
+func reduceContainers(containers []v1.Container, volumes []v1.Volume) (all []v1.Container) {
 	for i := range containers {
 		c := &containers[i]
 		resources := reduceResources(&c.Resources)
 		if len(all) < maxContainers {
-			all = append(all, v1.Container{Name: c.Name, Image: shortText(c.Image), Resources: resources, RestartPolicy: c.RestartPolicy})
+			all = append(all, v1.Container{
+				Name: c.Name, Image: shortText(c.Image), Resources: resources, RestartPolicy: c.RestartPolicy,
+				RestartPolicyRules: reduceRestartRules(c.RestartPolicyRules), VolumeMounts: reduceMounts(c.VolumeMounts, volumes),
+			})
 			continue
 		}
 		last := &all[maxContainers-1].Resources

@@ -65,7 +65,7 @@ type Node struct {
 type NodeConditions struct {
 	At         Instant            `json:"at"` // of the pass
 	Conditions []v1.NodeCondition `json:"conditions"`
-	Raised     [3]bool            `json:"raised"` // in the order of eviction.Condition
+	Raised     [4]bool            `json:"raised"` // in the order of eviction.Condition
 }
 
 // Headroom is the value of nodestatus.HeadroomAnnotation.

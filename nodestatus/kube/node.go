@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -153,6 +154,13 @@ func (p *Publisher) wantedConditions(seen *v1.Node, now time.Time) []v1.NodeCond
 	p.mu.Lock()
 	conditions := slices.Clone(p.state.Conditions)
 	p.mu.Unlock()
+	contention := eviction.MemoryContention.Type()
+	if seen != nil && condition(seen.Status.Conditions, contention) != nil && condition(conditions, contention) == nil {
+		conditions = append(conditions, v1.NodeCondition{ // an earlier configuration had a threshold
+			Type: contention, Status: v1.ConditionFalse, LastTransitionTime: metav1.NewTime(now),
+			Reason: "EvictdHasNoMemoryContention", Message: "no threshold of its signals is set",
+		})
+	}
 	if p.node.Register {
 		conditions = append(conditions, v1.NodeCondition{
 			Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),

@@ -348,6 +348,18 @@ func (w *fixture) renewed() time.Time {
 	return lease.Spec.RenewTime.Time
 }
 
+// rule: M.161
+func TestAConditionOfAnEarlierThresholdIsCleared(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, nodestatus.Backstop)
+	const contention = "evictd.io/MemoryContention"
+	w.patchNode(types.StrategicMergePatchType, `{"status":{"conditions":[{"type":"`+contention+`","status":"True","reason":"EvictdHasMemoryContention"}]}}`, "status")
+	w.patchNode(types.MergePatchType, `{"spec":{"taints":[{"key":"evictd.io/memory-contention","effect":"NoSchedule"},{"key":"x","effect":"NoExecute"}]}}`)
+	w.stand(nodestatus.Backstop, false)
+	await(t, "the condition to be false", func() bool { return statusOf(w.seen(), contention) == v1.ConditionFalse })
+	await(t, "the taint to be removed", func() bool { return len(w.seen().Spec.Taints) == 1 })
+}
+
 func TestLeaseOfANodeWhoseLoopHangsExpires(t *testing.T) {
 	t.Parallel()
 	w := newFixture(t, nodestatus.Backstop)

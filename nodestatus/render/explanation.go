@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -47,9 +48,13 @@ func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 }
 
 func forecast(w io.Writer, s *nodestatus.SignalForecast, dryRun bool) {
-	fmt.Fprintf(w, "%s: %s available, %s threshold %s", s.Signal, Short(s.Signal, s.Available), s.Kind, Short(s.Signal, s.Required))
+	is, beyond := "available", "below"
+	if s.Signal == eviction.MemoryStall.String() {
+		is, beyond = "of the time", "above"
+	}
+	fmt.Fprintf(w, "%s: %s %s, %s threshold %s", s.Signal, Short(s.Signal, s.Available), is, s.Kind, Short(s.Signal, s.Required))
 	if s.Assumed {
-		fmt.Fprint(w, ", not met; below it:\n")
+		fmt.Fprintf(w, ", not met; %s it:\n", beyond)
 	} else {
 		fmt.Fprint(w, ", MET:\n")
 	}
@@ -57,7 +62,7 @@ func forecast(w io.Writer, s *nodestatus.SignalForecast, dryRun bool) {
 		fmt.Fprintf(w, "  unused %s are removed first; if that does not suffice:\n", strings.Join(s.Reclaim, " and "))
 	}
 	lacking := ""
-	if s.Lacking != "1" { // one unit is the assumed amount of a threshold that is not met
+	if s.Lacking != "1" && s.Lacking != "0" { // one unit is the assumed amount of a threshold that is not met, and zero is of memory.stall
 		lacking = " where " + Short(s.Signal, s.Lacking) + " is lacking"
 	}
 	frees := "this frees " + cmp.Or(Short(s.Signal, s.Freed), "an unknown amount") + lacking

@@ -22,6 +22,14 @@ func Short(signal, quantity string) string {
 	return s.Rounded(q.Value())
 }
 
+// Compared writes what was available of a signal beside its threshold.
+func Compared(signal, available, threshold string) string {
+	if signal == eviction.MemoryStall.String() {
+		return available + " of the time, threshold " + threshold
+	}
+	return Short(signal, available) + " available, " + Short(signal, threshold) + " required"
+}
+
 // Gain writes what became free by the end of a victim of a signal: memory, or what it held of
 // a disk, which is freed after its end.
 func Gain(signal, freed, held string) string {

@@ -221,7 +221,7 @@ func TestKeptScoresAllocateNothing(t *testing.T) {
 		for i := range 300 {
 			c.node(fmt.Sprint("n", i))
 		}
-		const attempts = 200
+		const attempts = 300
 		pods := make([]*nodetable.Pod, 2*attempts)
 		for i := range pods {
 			pods[i] = c.pod(fmt.Sprint(i), requests("1m", size(i+1)))

@@ -49,6 +49,7 @@ type Cycle struct {
 	skipScore       []bool
 	scores          [][]int64 // by score plugin and index in Rows
 	nominated       []nominee // other pods nominated to nodes of the table, by row
+	asked           nominee   // of the last call of nominatedSum
 	sumFilter       int       // see findSumFilter
 	single          nodetable.Bits
 	start, enough   int                           // of Filter
@@ -71,6 +72,7 @@ type Rejection struct {
 type nominee struct {
 	row nodetable.Row
 	pod *nodetable.Pod
+	sum nodetable.Sum // of the requests of all pods nominated to the row, in its first nominee
 }
 
 // Reject rejects a node in the running filter. The plugin defines the reasons.
@@ -266,7 +268,7 @@ func (c *Cycle) Fits(row nodetable.Row) (fits bool, why Rejection, s Status) {
 // fitsAmongNominated runs the filters with the nominated pods on the node; true:
 // there are none.
 func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) {
-	first, found := slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
+	first, found := c.firstNominee(row)
 	if !found {
 		return true, Rejection{}, Status{}
 	}

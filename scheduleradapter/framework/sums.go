@@ -73,16 +73,16 @@ func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection
 }
 
 // nominatedSum is the sum of the requests of the pods that are nominated to a row.
-func (c *Cycle) nominatedSum(row nodetable.Row) (sum nodetable.Sum) {
-	if len(c.nominated) == 0 {
-		return sum
-	}
-	first, _ := slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
-	for _, n := range c.nominated[first:] {
-		if n.row != row {
-			break
+func (c *Cycle) nominatedSum(row nodetable.Row) nodetable.Sum {
+	if c.asked.row != row {
+		c.asked = nominee{row: row}
+		if first, found := c.firstNominee(row); found {
+			c.asked = c.nominated[first]
 		}
-		sum = sum.Plus(n.pod.Requests.Sum())
 	}
-	return sum
+	return c.asked.sum
+}
+
+func (c *Cycle) firstNominee(row nodetable.Row) (first int, found bool) {
+	return slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
 }

@@ -23,8 +23,8 @@ import (
 const (
 	eventsKept   = 16384 // queued events; further ones are dropped
 	eventWriters = 4
-	// eventYield bounds how long the writer waits for running bindings before it
-	// writes an event.
+	// eventYield bounds how long the writer waits for running bindings and evictions
+	// before it writes an event.
 	eventYield = 100 * time.Millisecond
 	// Events that repeat within seriesGap form a series, which is written at most
 	// once per seriesPause.
@@ -34,13 +34,13 @@ const (
 	noteLength  = 1024 // bytes; source: validation of events.k8s.io
 )
 
-// events writes the events of pods, with a lower priority than bindings. The broadcaster of
-// client-go starts a goroutine for each event, which repeats a failed write for two
-// minutes: while the API server is away nothing bounds them, and no write waits for a
-// binding.
+// events writes the events of pods, with a lower priority than bindings and evictions.
+// The broadcaster of client-go starts a goroutine for each event, which repeats a failed
+// write for two minutes: while the API server is away nothing bounds them, and no write
+// waits for a binding.
 type events struct {
 	client   clients.EventsGetter
-	binding  *traffic // events wait for these requests
+	urgent   *traffic // events wait for these requests
 	log      *slog.Logger
 	instance string
 	waiting  chan happening
@@ -67,9 +67,9 @@ type repeats struct {
 	last, lastWrite time.Time
 }
 
-func newEvents(client clients.EventsGetter, binding *traffic, log *slog.Logger) *events {
+func newEvents(client clients.EventsGetter, urgent *traffic, log *slog.Logger) *events {
 	host, _ := os.Hostname()
-	return &events{client: client, binding: binding, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
+	return &events{client: client, urgent: urgent, log: log, instance: host, waiting: make(chan happening, eventsKept), series: map[series]*repeats{}}
 }
 
 func (e *events) add(event cycle.Event) {
@@ -103,12 +103,12 @@ func (e *events) run(ctx context.Context) {
 	}
 }
 
-// yield waits for running bindings, at most for eventYield.
+// yield waits for running bindings and evictions, at most for eventYield.
 func (e *events) yield(ctx context.Context) {
 	late := time.NewTimer(eventYield)
 	defer late.Stop()
 	select {
-	case <-e.binding.pause():
+	case <-e.urgent.pause():
 	case <-late.C:
 	case <-ctx.Done():
 	}

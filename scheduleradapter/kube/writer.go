@@ -19,19 +19,16 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// Bounds of concurrent requests. The client waits as long as Retry-After says after
-// a 429.
-const (
-	bindsAtOnce     = 128
-	evictionsAtOnce = 32
-)
+// evictionsAtOnce bounds concurrent evictions. The client waits as long as Retry-After
+// says after a 429.
+const evictionsAtOnce = 32
 
 // Writer writes decisions to the API server. It implements framework.Binder and
 // cycle.API.
 type Writer struct {
 	client    kubernetes.Interface
-	binds     chan struct{}
-	binding   *traffic
+	binds     *limit
+	urgent    *traffic // bindings and evictions
 	evictions chan struct{}
 	statuses  *statuses
 	podGroups *latest[podGroupUpdate]
@@ -41,10 +38,10 @@ type Writer struct {
 // NewWriter makes a writer. pods is the informer's store, from which unchanged
 // statuses are known.
 func NewWriter(client kubernetes.Interface, pods cache.Store, log *slog.Logger) *Writer {
-	binding := newTraffic()
+	urgent := newTraffic()
 	return &Writer{
-		client: client, binds: make(chan struct{}, bindsAtOnce), binding: binding, evictions: make(chan struct{}, evictionsAtOnce),
-		statuses: newStatuses(client, pods, log), podGroups: newPodGroupStatuses(client, log), events: newEvents(client.EventsV1(), binding, log),
+		client: client, binds: newLimit(), urgent: urgent, evictions: make(chan struct{}, evictionsAtOnce),
+		statuses: newStatuses(client, pods, log), podGroups: newPodGroupStatuses(client, log), events: newEvents(client.EventsV1(), urgent, log),
 	}
 }
 
@@ -106,18 +103,15 @@ func (t *traffic) pause() <-chan struct{} {
 
 // Bind creates the Binding of a pod, by uid.
 func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
-	w.binding.enter()
-	defer w.binding.leave()
-	free, err := take(ctx, w.binds)
-	if err != nil {
-		return err
-	}
-	defer free()
+	w.urgent.enter()
+	defer w.urgent.leave()
 	object := pod.Object
-	return w.client.CoreV1().Pods(object.Namespace).Bind(ctx, &v1.Binding{
-		ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
-		Target:     v1.ObjectReference{Kind: "Node", Name: node.Name.Value()},
-	}, metav1.CreateOptions{})
+	return w.binds.do(ctx, func(ctx context.Context) error {
+		return w.client.CoreV1().Pods(object.Namespace).Bind(ctx, &v1.Binding{
+			ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
+			Target:     v1.ObjectReference{Kind: "Node", Name: node.Name.Value()},
+		}, metav1.CreateOptions{})
+	})
 }
 
 // PatchStatus queues a status, merged with a queued one of the pod.
@@ -130,6 +124,8 @@ func (w *Writer) RecordEvent(e cycle.Event) { w.events.add(e) }
 // own grace period. Disruption budgets were respected as far as possible when the
 // victim was selected.
 func (w *Writer) DeleteVictim(ctx context.Context, victim, preemptor *v1.Pod) error {
+	w.urgent.enter()
+	defer w.urgent.leave()
 	free, err := take(ctx, w.evictions)
 	if err != nil {
 		return err

@@ -20,6 +20,8 @@ var ownTaints = map[v1.NodeConditionType]string{
 	"evictd.io/MemoryPressure": "evictd.io/memory-pressure",
 	"evictd.io/DiskPressure":   "evictd.io/disk-pressure",
 	"evictd.io/PIDPressure":    "evictd.io/pid-pressure",
+
+	"evictd.io/MemoryContention": "evictd.io/memory-contention",
 }
 
 // setUnknown sets the conditions of a kubelet without heartbeats to Unknown, with the

@@ -119,6 +119,7 @@ func TestNoScheduleTaintsAreThoseThatFollow(t *testing.T) {
 			"memory-pressure:NoSchedule disk-pressure:NoSchedule pid-pressure:NoSchedule network-unavailable:NoSchedule"},
 		{"pressure unknown", node("n", "", ready(v1.ConditionTrue), condition(v1.NodeMemoryPressure, v1.ConditionUnknown)), ""},
 		{"own names", node("n", "", ready(v1.ConditionTrue), condition("evictd.io/MemoryPressure", v1.ConditionTrue)), "evictd.io/memory-pressure:NoSchedule"},
+		{"a node that thrashes", node("n", "", ready(v1.ConditionTrue), condition("evictd.io/MemoryContention", v1.ConditionTrue)), "evictd.io/memory-contention:NoSchedule"},
 		{"cordoned", cordoned, "unschedulable:NoSchedule"},
 		{"what does not follow goes", tainted(node("n", "", ready(v1.ConditionTrue)), noSchedule(v1.TaintNodeMemoryPressure), noSchedule(v1.TaintNodeNotReady), noSchedule("evictd.io/disk-pressure")), ""},
 		{"other effects of the same key stay", tainted(node("n", "", ready(v1.ConditionTrue)), v1.Taint{Key: v1.TaintNodeMemoryPressure, Effect: v1.TaintEffectPreferNoSchedule}, noExecute(v1.TaintNodeDiskPressure)),

@@ -119,13 +119,16 @@ func (b Bits) Emptied(rows int) Bits {
 func (b Bits) Copied(src Bits) Bits { return append(b[:0], src...) }
 
 // Gather copies the values of ascending rows out of a column.
-func Gather(into, column []int64, rows []Row) {
+func Gather[T int8 | int32 | int64](into []int64, column []T, rows []Row) {
 	n := len(rows)
 	if n > 0 && int(rows[n-1]-rows[0]) == n-1 {
-		copy(into, column[rows[0]:][:n]) // the rows are contiguous
+		into = into[:n]
+		for i, value := range column[rows[0]:][:n] { // the rows are contiguous
+			into[i] = int64(value)
+		}
 		return
 	}
 	for i, row := range rows {
-		into[i] = column[row]
+		into[i] = int64(column[row])
 	}
 }

@@ -136,6 +136,23 @@ func TestCacheForgetsWhatWasNotAskedForTheLongest(t *testing.T) {
 	if _, known := c.At("b"); known {
 		t.Error("b is still known")
 	}
+	for _, key := range []string{"d", "c", "e", "d"} {
+		c.Bound(3)
+		c.At(key)
+	}
+	if c.Bound(1); len(c.at) != 1 || c.at["d"] == nil {
+		t.Errorf("%d keys are known, expected only d", len(c.at))
+	}
+}
+
+func TestMemosAreBoundedByBytes(t *testing.T) {
+	table := New()
+	for rows, want := range map[int][2]int{64: {256, 64}, 1 << 18: {256, 64}, 1 << 20: {64, 16}, 1 << 27: {0, 0}} {
+		table.nodes = make([]*Node, rows)
+		if got := [2]int{table.KeptMemos(1), table.KeptMemos(4)}; got != want {
+			t.Errorf("%d rows: %v memos of 1 and of 4 bytes a row, expected %v", rows, got, want)
+		}
+	}
 }
 
 func TestNodeMayNotChangeInsideATry(t *testing.T) {

@@ -40,6 +40,7 @@ type Node struct {
 	meminfo  procFile
 	sources  []source
 	spare    [2]int64 // of the running Read
+	stalls   bool     // of the pods, in the running Read
 }
 
 // source is one reading function. Its failure is logged once, and its recovery; for an
@@ -106,6 +107,8 @@ type Ask struct {
 	// Spare of the node and of the pods, bytes, see cgroup.Group.MemoryFar; nothing has all
 	// figures read.
 	Spare *[2]int64
+	// Stalls asks for those of the pods' memory.
+	Stalls bool
 }
 
 // Read measures the node. A source that fails leaves its values unknown; the failure
@@ -116,6 +119,7 @@ func (n *Node) Read(s *stats.Node, ask Ask) {
 	if ask.Spare != nil {
 		n.spare = *ask.Spare
 	}
+	n.stalls = ask.Stalls
 	if ask.Disks {
 		n.disks.request(s.Time)
 	}
@@ -158,7 +162,14 @@ func (n *Node) readMemory(s *stats.Node) error {
 }
 
 func (n *Node) readPodsMemory(s *stats.Node) error {
-	return n.pods.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.PodsMemory, n.spare[1]) })
+	return n.pods.read(func(g *cgroup.Group) (err error) {
+		if n.stalls {
+			if s.PodsStall, err = g.Pressure(cgroup.MemoryStall); err != nil {
+				return err
+			}
+		}
+		return g.MemoryFar(&s.PodsMemory, n.spare[1])
+	})
 }
 
 // readSwap reads the swap of the machine, which is also that of a group taken as the node.

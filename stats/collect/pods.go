@@ -90,8 +90,8 @@ func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 		return nil
 	}
 	err := existing(p.pod.read(func(g *cgroup.Group) error {
-		var err1, err2 error
-		s.Memory, s.Swap, err1 = g.WorkingSetAndSwap()
+		err1 := g.PodMemory(s)
+		var err2 error
 		s.Threads, err2 = g.Threads()
 		return errors.Join(err1, err2)
 	}))
@@ -105,6 +105,18 @@ func (p *Pod) ReadMemory(s *stats.Pod, containers bool) error {
 		})))
 	}
 	return err
+}
+
+// ReadStall reads how long the pod's tasks have waited for memory; unknown without PSI and on cgroup v1.
+func (p *Pod) ReadStall() (stall stats.Stall, err error) {
+	if p.cfg.Cgroups == nil {
+		return stall, nil
+	}
+	err = p.pod.read(func(g *cgroup.Group) (err error) {
+		stall, err = g.Pressure(cgroup.MemoryStall)
+		return err
+	})
+	return stall, existing(err)
 }
 
 func zeroed[T any](s []T, n int) []T {

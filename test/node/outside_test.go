@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"os"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -102,5 +104,10 @@ func TestACgroupOutsideOfThePodsIsEvictedInstead(t *testing.T) {
 	d.Stop()
 	if text := evictd(n, "why", service, sandbox.StateDir(state)); !strings.Contains(text, "/"+service+" was evicted") {
 		t.Errorf("evictd why:\n%s", text)
+	}
+	scenario := filepath.Join(t.TempDir(), "outside.yaml")
+	require.NoError(t, os.WriteFile(scenario, []byte(evictd(n, "why", service, "-o", "scenario", sandbox.StateDir(state))), 0o644))
+	if got := replayed(n, scenario); !slices.Equal(got, []string{"/" + service}) {
+		t.Errorf("the replay evicts %v", got)
 	}
 }

@@ -1,4 +1,4 @@
-import { $, Chart, amount, ask, choice, clock, el, facts, keyed, later, listen, open, rates, remember, short, shown, span, table, windows, written } from "./page.js";
+import { $, Chart, amount, ask, choice, clock, el, facts, isStall, keyed, later, level, listen, open, rates, remember, short, shown, span, table, windows, written } from "./page.js";
 
 const samples = []; // {at, available: {signal: bytes}, stalled: {resource: seconds}}, oldest first
 const resources = ["memory", "io", "cpu"];
@@ -21,7 +21,7 @@ listen({
     const s = now.status;
     later(samples, [{
       at: Date.parse(s.time),
-      available: Object.fromEntries(s.signals.map((x) => [x.name, amount(x.available)])),
+      available: Object.fromEntries(s.signals.map((x) => [x.name, level(x.name, x.available)])),
       stalled: Object.fromEntries(Object.entries(s.stalls ?? {}).map(([name, x]) => [name, x.some])),
     }]);
     if (!s.signals.some((x) => x.name === chosen)) chosen = s.signals[0]?.name;
@@ -68,19 +68,19 @@ function drawHead() {
 }
 
 function tile(s) {
-  const capacity = amount(s.capacity), available = amount(s.available);
+  const capacity = isStall(s.name) ? 100 : amount(s.capacity), available = level(s.name, s.available);
   const share = (n) => `${Math.max(0, Math.min(100, (100 * n) / capacity))}%`;
   const gauge = el("div", { class: "gauge", "aria-hidden": "true" });
   if (capacity && available !== null) {
     gauge.append(el("i"), ...s.thresholds.map((t) => el("b", { class: t.kind })));
     gauge.children[0].style.width = share(available);
-    s.thresholds.forEach((t, i) => { gauge.children[i + 1].style.left = share(amount(t.quantity)); });
+    s.thresholds.forEach((t, i) => { gauge.children[i + 1].style.left = share(level(s.name, t.quantity)); });
   }
   const limits = s.thresholds.map((t) => el("span", {}, `${t.kind} ${written(s.name, t.quantity)}${t.met ? " met" : ""}`));
   const urgency = outlook(s.secondsToThreshold);
   return el("button", { class: `tile ${met(s)}`, type: "button", "aria-pressed": s.pressed, onclick: () => { chosen = remember("signal", s.name); draw(); } },
     el("span", { class: "name" }, s.name),
-    el("span", { class: available === null ? "figure none" : "figure" }, available === null ? "not measured" : short(s.name, available), capacity ? el("small", {}, `of ${short(s.name, capacity)}`) : ""),
+    el("span", { class: available === null ? "figure none" : "figure" }, available === null ? "not measured" : short(s.name, available), capacity && !isStall(s.name) ? el("small", {}, `of ${short(s.name, capacity)}`) : ""),
     gauge,
     el("span", { class: "note" }, limits.length ? limits : "no threshold"), urgency ? el("b", { class: `note ${urgency}` }, `${span(s.secondsToThreshold)} left`) : "");
 }
@@ -93,15 +93,16 @@ function drawChart() {
   const s = now.status.signals.find((x) => x.name === chosen);
   if (!s) return;
   const [from, newest] = shown(samples, minutes()), width = newest - from, urgency = outlook(s.secondsToThreshold), ahead = urgency ? s.secondsToThreshold : undefined;
-  const limits = s.thresholds.map((t) => ({ value: amount(t.quantity), text: `${t.kind} ${written(s.name, t.quantity)}`, ink: t.kind === "hard" ? "bad" : "warn" })).filter((l) => Number.isFinite(l.value));
-  const next = limits.filter((l) => l.value < amount(s.available)).sort((a, b) => b.value - a.value)[0];
+  const limits = s.thresholds.map((t) => ({ value: level(s.name, t.quantity), text: `${t.kind} ${written(s.name, t.quantity)}`, ink: t.kind === "hard" ? "bad" : "warn" })).filter((l) => Number.isFinite(l.value));
+  const side = isStall(s.name) ? -1 : 1;
+  const next = limits.filter((l) => side * l.value < side * level(s.name, s.available)).sort((a, b) => side * (b.value - a.value))[0];
   $("chart-title").textContent = `${s.name} over time`;
   $("outlook").textContent = ahead === undefined || !next ? "" : `at the present rate ${next.text} is reached in ${span(ahead)}`;
   $("outlook").className = urgency;
   signalChart.draw({
     from, to: newest + (ahead === undefined ? 0.02 : 0.14) * width,
-    curves: [{ name: "available", ink: "a", area: true, points: samples.map((x) => [x.at, x.available[chosen] ?? null]) }],
-    limits, format: (v) => short(s.name, v), binary: !/inodesFree$|^pid\./.test(s.name),
+    curves: [{ name: isStall(s.name) ? "stalled" : "available", ink: "a", area: true, points: samples.map((x) => [x.at, x.available[chosen] ?? null]) }],
+    limits, format: (v) => short(s.name, v), binary: !/inodesFree$|^pid\.|\.stall$/.test(s.name),
     ahead: ahead !== undefined && next ? [newest + ahead * 1000, next.value] : null, urgency,
     marks: happened().filter((e) => e.signal === chosen).map((e) => ({
       at: Date.parse(e.decided), key: keyOf(e), dry: e.dry, text: `${clock(Date.parse(e.decided))} ${e.pod} ${e.dry ? "would have been evicted" : "was evicted"}: why?`, open: () => openStory(e),

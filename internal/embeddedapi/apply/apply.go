@@ -90,6 +90,14 @@ func ignored(p part, hasStatus bool) map[fieldpath.APIVersion]fieldpath.Filter {
 	switch {
 	case p.sub == "status":
 		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+	case p.sub == "resize":
+		var resources []*fieldpath.SetMatcher
+		for _, list := range []string{"containers", "initContainers"} {
+			for _, field := range []string{"resources", "resizePolicy"} {
+				resources = append(resources, fieldpath.MakePrefixMatcherOrDie("spec", list, fieldpath.MatchAnyPathElement(), field))
+			}
+		}
+		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(p.GroupVersion().String()): fieldpath.NewIncludeMatcherFilter(resources...)}
 	case p.sub == "" && hasStatus:
 		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	default:

@@ -35,11 +35,7 @@ func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	text, err := toYAML(document)
-	if err != nil {
-		return nil, err
-	}
-	return replace(t.store.cfg.Data, t.name, t.path(key), text, t.store.cfg.Sync)
+	return replace(t.store.cfg.Data, t.name, t.path(key), toYAML(document), t.store.cfg.Sync)
 }
 
 // replace writes a file atomically. With sync it is on the disk when replace returns;

@@ -8,93 +8,96 @@ import (
 	"strings"
 )
 
-// toYAML writes a JSON document as YAML in block style, keys in the document's order.
-// It exists because a manifest is written at every change: the general encoders take
-// ten times as long and lose the order.
-func toYAML(document []byte) ([]byte, error) {
-	decoder := json.NewDecoder(bytes.NewReader(document))
-	decoder.UseNumber()
-	w := yamlWriter{decoder: decoder}
-	token, err := decoder.Token()
-	if err != nil {
-		return nil, err
-	}
-	if err := w.value(token, 0, false); err != nil {
-		return nil, err
-	}
-	return w.out, nil
+// toYAML writes what json.Marshal has written, which is valid and without spaces, as YAML
+// in block style, keys in the document's order. It exists because a manifest is written
+// at every change: the general encoders take a hundred times as long and lose the order.
+func toYAML(document []byte) []byte {
+	w := yamlWriter{in: document, out: make([]byte, 0, 2*len(document))}
+	w.value(0, false)
+	return w.out
 }
 
 type yamlWriter struct {
-	decoder *json.Decoder
-	out     []byte
+	in  []byte // what is not read yet
+	out []byte
 }
 
 // value writes a value. A multi-line value begins on a new line after a key, and on the
 // same line after the hyphen of a list.
-func (w *yamlWriter) value(token json.Token, indent int, afterKey bool) error {
-	opening, nested := token.(json.Delim)
-	if !nested {
-		return w.scalar(token, afterKey)
-	}
-	if !w.decoder.More() {
-		if _, err := w.decoder.Token(); err != nil {
-			return err
-		}
+func (w *yamlWriter) value(indent int, afterKey bool) {
+	opening := w.in[0]
+	if opening != '{' && opening != '[' {
 		w.space(afterKey)
-		w.out = append(w.out, map[json.Delim]string{'{': "{}\n", '[': "[]\n"}[opening]...)
-		return nil
+		w.scalar()
+		w.out = append(w.out, '\n')
+		return
+	}
+	w.in = w.in[1:]
+	if closing := opening + 2; w.in[0] == closing {
+		w.in = w.in[1:]
+		w.space(afterKey)
+		w.out = append(w.out, opening, closing, '\n')
+		return
 	}
 	if afterKey {
 		w.out = append(w.out, '\n')
 	}
-	for first := !afterKey; w.decoder.More(); first = false {
+	for first, more := !afterKey, true; more; first = false {
 		if !first {
 			w.indent(indent)
 		}
-		if err := w.member(opening, indent); err != nil {
-			return err
-		}
+		w.member(opening, indent)
+		more = w.in[0] == ','
+		w.in = w.in[1:]
 	}
-	_, err := w.decoder.Token()
-	return err
 }
 
 // member writes a key and its value, or a hyphen and its element.
-func (w *yamlWriter) member(of json.Delim, indent int) error {
-	token, err := w.decoder.Token()
-	if err != nil {
-		return err
-	}
+func (w *yamlWriter) member(of byte, indent int) {
 	if of == '[' {
 		w.out = append(w.out, "- "...)
-		return w.value(token, indent+2, false)
+		w.value(indent+2, false)
+		return
 	}
-	w.text(token.(string))
+	w.scalar()
 	w.out = append(w.out, ':')
-	if token, err = w.decoder.Token(); err != nil {
-		return err
-	}
-	if token != json.Delim('[') {
+	w.in = w.in[1:] // the colon
+	if w.in[0] != '[' {
 		indent += 2
 	}
-	return w.value(token, indent, true)
+	w.value(indent, true)
 }
 
-func (w *yamlWriter) scalar(token json.Token, afterKey bool) error {
-	w.space(afterKey)
-	switch v := token.(type) {
-	case string:
-		w.text(v)
-	case json.Number:
-		w.out = append(w.out, v...)
-	case bool:
-		w.out = strconv.AppendBool(w.out, v)
-	default:
-		w.out = append(w.out, "null"...)
+// scalar writes a string, a number, true, false or null.
+func (w *yamlWriter) scalar() {
+	if w.in[0] == '"' {
+		w.string()
+		return
 	}
-	w.out = append(w.out, '\n')
-	return nil
+	end := bytes.IndexAny(w.in, ",]}")
+	if end < 0 {
+		end = len(w.in)
+	}
+	w.out = append(w.out, w.in[:end]...)
+	w.in = w.in[end:]
+}
+
+func (w *yamlWriter) string() {
+	end, escaped := 1, false
+	for ; w.in[end] != '"'; end++ {
+		if w.in[end] == '\\' {
+			end, escaped = end+1, true
+		}
+	}
+	quoted := w.in[:end+1]
+	w.in = w.in[end+1:]
+	if !escaped {
+		w.text(quoted[1:end])
+		return
+	}
+	var text string
+	_ = json.Unmarshal(quoted, &text) // valid
+	w.text([]byte(text))
 }
 
 func (w *yamlWriter) space(afterKey bool) {
@@ -111,19 +114,19 @@ func (w *yamlWriter) indent(n int) {
 
 // text writes a string plainly where YAML reads it as a string, else quoted. Go's
 // escapes are valid in YAML.
-func (w *yamlWriter) text(s string) {
+func (w *yamlWriter) text(s []byte) {
 	if plain(s) {
 		w.out = append(w.out, s...)
 		return
 	}
-	w.out = strconv.AppendQuote(w.out, s)
+	w.out = strconv.AppendQuote(w.out, string(s))
 }
 
 // words are what YAML 1.1 reads as other types than string.
 var words = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null"}
 
-func plain(s string) bool {
-	if s == "" || !letter(s[0]) && s[0] != '/' || s[len(s)-1] == ' ' || s[len(s)-1] == ':' {
+func plain(s []byte) bool {
+	if len(s) == 0 || !letter(s[0]) && s[0] != '/' || s[len(s)-1] == ' ' || s[len(s)-1] == ':' {
 		return false
 	}
 	for i := range len(s) {
@@ -135,7 +138,7 @@ func plain(s string) bool {
 			return false
 		}
 	}
-	return len(s) > 5 || !slices.Contains(words, strings.ToLower(s))
+	return len(s) > 5 || !slices.ContainsFunc(words, func(word string) bool { return strings.EqualFold(word, string(s)) })
 }
 
 func letter(c byte) bool { return 'a' <= c|0x20 && c|0x20 <= 'z' }

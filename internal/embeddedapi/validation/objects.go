@@ -8,15 +8,12 @@ import (
 	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
-	autoscalingv2 "k8s.io/api/autoscaling/v2"
 	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
-	networkingv1 "k8s.io/api/networking/v1"
 	nodev1 "k8s.io/api/node/v1"
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -261,45 +258,4 @@ func checkConflict(scopes []v1.ResourceQuotaScope, at *field.Path) (faults field
 func isCounted(name v1.ResourceName) bool {
 	name = v1.ResourceName(strings.TrimPrefix(string(name), v1.DefaultResourceRequestsPrefix))
 	return name != v1.ResourceStorage && len(checkResourceName(name, nil)) == 0 || name == v1.ResourceStorage
-}
-
-// Autoscaler checks what an autoscaler scales, and its bounds.
-func Autoscaler(a, before *autoscalingv2.HorizontalPodAutoscaler) field.ErrorList {
-	spec, at, target := &a.Spec, field.NewPath("spec"), field.NewPath("spec", "scaleTargetRef")
-	faults := slices.Concat(given(spec.ScaleTargetRef.Kind, target.Child("kind")), given(spec.ScaleTargetRef.Name, target.Child("name")))
-	if version := spec.ScaleTargetRef.APIVersion; !hasGroup(version) && (before == nil || hasGroup(before.Spec.ScaleTargetRef.APIVersion)) {
-		faults = append(faults, field.Invalid(target.Child("apiVersion"), version, "must specify API group"))
-	}
-	outside := slices.ContainsFunc(spec.Metrics, func(m autoscalingv2.MetricSpec) bool {
-		return m.Type == autoscalingv2.ObjectMetricSourceType || m.Type == autoscalingv2.ExternalMetricSourceType
-	})
-	switch least := ptr.Deref(spec.MinReplicas, 1); {
-	case least < 0:
-		faults = append(faults, field.Invalid(at.Child("minReplicas"), least, "must be greater than or equal to 0"))
-	case least == 0 && !outside:
-		faults = append(faults, field.Forbidden(at.Child("metrics"), "must specify at least one Object or External metric to support scaling to zero replicas"))
-	}
-	most, path := spec.MaxReplicas, at.Child("maxReplicas")
-	if most < 1 {
-		faults = append(faults, field.Required(path, "must be greater than 0"))
-	}
-	if most < ptr.Deref(spec.MinReplicas, 1) {
-		faults = append(faults, field.Invalid(path, most, "must be greater than or equal to `minReplicas`"))
-	}
-	return faults
-}
-
-func hasGroup(apiVersion string) bool {
-	gv, err := schema.ParseGroupVersion(apiVersion)
-	return err == nil && gv.Group != ""
-}
-
-// NetworkPolicy checks which pods a policy is for.
-func NetworkPolicy(p, _ *networkingv1.NetworkPolicy) field.ErrorList {
-	at := field.NewPath("spec")
-	faults := metav1validation.ValidateLabelSelector(&p.Spec.PodSelector, metav1validation.LabelSelectorValidationOptions{}, at.Child("podSelector"))
-	for i, of := range p.Spec.PolicyTypes {
-		faults = append(faults, known(of, at.Child("policyTypes").Index(i), networkingv1.PolicyTypeIngress, networkingv1.PolicyTypeEgress)...)
-	}
-	return faults
 }

@@ -1,6 +1,7 @@
 package validation
 
 import (
+	"regexp"
 	"slices"
 
 	appsv1 "k8s.io/api/apps/v1"
@@ -93,10 +94,27 @@ func Node(node, before *v1.Node) (faults field.ErrorList) {
 			faults = append(faults, checkAmount(name, q, status.Child(list, string(name)))...)
 		}
 	}
-	if before == nil {
-		for i, cidr := range node.Spec.PodCIDRs {
-			faults = append(faults, checkCIDR(cidr, spec.Child("podCIDRs").Index(i))...)
+	cidrs, at := node.Spec.PodCIDRs, spec.Child("podCIDRs")
+	for i, cidr := range cidrs {
+		faults = append(faults, checkCIDR(cidr, at.Index(i))...)
+	}
+	if len(cidrs) > 2 || len(cidrs) == 2 && isIPv6(cidrs[0]) == isIPv6(cidrs[1]) {
+		faults = append(faults, field.Invalid(at, cidrs, "may specify no more than one CIDR for each IP family"))
+	}
+	for i, feature := range node.Status.DeclaredFeatures {
+		at := status.Child("declaredFeatures").Index(i)
+		if !declaredFeature.MatchString(feature) || len(feature) > validation.DNS1123SubdomainMaxLength {
+			faults = append(faults, field.Invalid(at, feature, "must be names in UpperCamelCase, separated by slashes"))
 		}
+		switch {
+		case i == 0 || feature > node.Status.DeclaredFeatures[i-1]:
+		case feature == node.Status.DeclaredFeatures[i-1]:
+			faults = append(faults, field.Duplicate(at, feature))
+		default:
+			faults = append(faults, field.Invalid(at, feature, "list must be sorted alphabetically"))
+		}
+	}
+	if before == nil {
 		return faults
 	}
 	seen := map[v1.NodeAddress]bool{}
@@ -114,6 +132,9 @@ func Node(node, before *v1.Node) (faults field.ErrorList) {
 	}
 	return faults
 }
+
+// declaredFeature is the name of a feature that a node declares.
+var declaredFeature = regexp.MustCompile(`^[A-Z][a-zA-Z0-9]*(/[a-zA-Z][a-zA-Z0-9]*)*$`)
 
 // Budget checks the spec of a budget.
 func Budget(spec *policyv1.PodDisruptionBudgetSpec) (faults field.ErrorList) {

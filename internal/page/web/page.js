@@ -47,11 +47,18 @@ export function amount(quantity) {
   return parts ? Number(parts[1]) * (parts[2] ? powers[parts[2]] ?? NaN : 1) : null;
 }
 
+/** isStall says whether a signal is a share of the time, in percent, which acts above its threshold. */
+export const isStall = (signal) => /\.stall$/.test(signal);
+
+/** level is the number that a quantity of a signal stands for. */
+export const level = (signal, quantity) => (isStall(signal) ? (quantity ? parseFloat(quantity) : null) : amount(quantity));
+
 const inBytes = (signal) => !/inodesFree$|^pid\./.test(signal);
 
 /** short is an amount of a signal for people. */
 export function short(signal, n) {
   if (n === null || n === undefined || Number.isNaN(n)) return "–";
+  if (isStall(signal)) return `${+n.toFixed(1)} %`;
   const base = inBytes(signal) ? 1024 : 1000;
   const units = inBytes(signal) ? ["B", "KiB", "MiB", "GiB", "TiB", "PiB"] : ["", "k", "M", "G", "T"];
   let i = 0;

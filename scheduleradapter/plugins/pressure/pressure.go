@@ -87,7 +87,7 @@ func taints(keys ...string) (pair [2]nodetable.Taint) {
 
 // kindOf has the kind of a signal.
 var kindOf = map[string]kind{
-	"memory.available": memory, "allocatableMemory.available": memory, "swap.available": memory,
+	"memory.available": memory, "allocatableMemory.available": memory, "swap.available": memory, "memory.stall": memory,
 	"nodefs.available": disk, "nodefs.inodesFree": disk, "imagefs.available": disk, "imagefs.inodesFree": disk,
 	"containerfs.available": disk, "containerfs.inodesFree": disk, "pid.available": pids,
 }

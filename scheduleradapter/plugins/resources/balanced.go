@@ -18,8 +18,9 @@ type Balanced struct {
 	table    *nodetable.Table
 	measured []measured
 	columns  []column
-	baseline memo    // balance without the pod, of all resources
-	other    []int64 // the same of the resources that the pod requests
+	baseline memo // balance without the pod, of all resources
+	buffer   span // of baseline
+	other    span // balance without the pod, of the resources that it requests
 	scores   memos
 }
 
@@ -67,20 +68,20 @@ func (b *Balanced) ScoreSpan(_ *framework.Cycle, from nodetable.Row, scores []in
 func (b *Balanced) shift(values []int64, from nodetable.Row) {
 	const half = framework.MaxScore / 2
 	b.balance(values, from, 1)
-	for i, before := range b.before(from, len(values)) {
-		values[i] = half + (half+values[i]-before)/2
-	}
-}
-
-// before is the balance of n rows without the pod. It is the same for all pods with
-// the same resources.
-func (b *Balanced) before(from nodetable.Row, n int) []int64 {
+	change := func(before, after int64) int64 { return half + (half+after-before)/2 }
 	if len(b.columns) < len(b.measured) {
-		b.other = slices.Grow(b.other[:0], n)[:n]
+		b.other = slices.Grow(b.other[:0], len(values))[:len(values)]
 		b.balance(b.other, from, 0)
-		return b.other
+		for i, before := range b.other {
+			values[i] = change(before, values[i])
+		}
+		return
 	}
-	return b.baseline.refresh(b.table, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })[from:][:n]
+	// The balance without the pod is the same for all pods with all resources.
+	baseline := b.baseline.refresh(b.table, &b.buffer, func(values []int64, from nodetable.Row) { b.balance(values, from, 0) })
+	for i, before := range baseline[from:][:len(values)] {
+		values[i] = change(int64(before), values[i])
+	}
 }
 
 // balance is 100 minus the standard deviation of the resource shares with the pod

@@ -4,47 +4,74 @@
 package resources
 
 import (
+	"slices"
+
+	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// memo caches a value for each node. Only changed nodes are computed again.
+// memo caches a score for each node, a byte each. Only changed nodes are computed
+// again.
 type memo struct {
 	mark   uint64
-	values []int64
+	scores []int8 // invalid: outside 0..framework.MaxScore
 }
+
+const invalid = -1
 
 // figure computes the values of the rows from one on.
 type figure func(values []int64, from nodetable.Row)
 
-func (m *memo) refresh(t *nodetable.Table, compute figure) []int64 {
-	if n := t.Rows() - len(m.values); n > 0 {
-		m.values = append(m.values, make([]int64, n)...)
+// span is the buffer of a figure; a memo is computed in parts of its length.
+type span []int64
+
+const spanLength = 4096
+
+func (m *memo) refresh(t *nodetable.Table, buffer *span, compute figure) []int8 {
+	if *buffer == nil {
+		*buffer = make(span, spanLength)
+	}
+	if n := t.Rows() - len(m.scores); n > 0 {
+		m.scores = slices.Grow(m.scores, n)[:t.Rows()]
 	}
 	if changed, ok := t.ChangedSince(m.mark); ok {
 		for _, row := range changed {
-			compute(m.values[row:row+1], row)
+			m.fill(row, (*buffer)[:1], compute)
 		}
 	} else {
-		compute(m.values[:t.Alive().End()], 0)
+		for row, end := nodetable.Row(0), t.Alive().End(); row < end; row += spanLength {
+			m.fill(row, (*buffer)[:min(spanLength, end-row)], compute)
+		}
 	}
 	m.mark = t.Mark()
-	return m.values
+	return m.scores
+}
+
+// fill computes the rows from one on.
+func (m *memo) fill(from nodetable.Row, values []int64, compute figure) {
+	compute(values, from)
+	scores := m.scores[from:][:len(values)]
+	for i, value := range values {
+		if uint64(value) > framework.MaxScore {
+			value = invalid
+		}
+		scores[i] = int8(value)
+	}
 }
 
 // memos are memos by shape of the pod.
 type memos struct {
 	*nodetable.Recent[nodetable.Shape, memo]
+	buffer span
 }
 
-// kept bounds the cached shapes.
-const kept = 64
+func newMemos() memos { return memos{Recent: nodetable.NewRecent[nodetable.Shape, memo](1)} }
 
-func newMemos() memos { return memos{nodetable.NewRecent[nodetable.Shape, memo](kept)} }
-
-func (m memos) of(shape nodetable.Shape, t *nodetable.Table, compute figure) []int64 {
+func (m *memos) of(shape nodetable.Shape, t *nodetable.Table, compute figure) []int8 {
+	m.Bound(t.KeptMemos(1))
 	figures, known := m.At(shape)
 	if !known {
 		figures.mark = 0
 	}
-	return figures.refresh(t, compute)
+	return figures.refresh(t, &m.buffer, compute)
 }

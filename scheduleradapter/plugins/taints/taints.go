@@ -29,15 +29,14 @@ type Plugin struct {
 // pods with the same tolerations, for a version of the taints.
 type repulsion struct {
 	version uint64
-	taints  []int64
+	taints  []int32
 	any     bool
 }
 
-// kept bounds the cached tolerations.
-const kept = 64
+const bytesPerRow = 4 // of a repulsion
 
 func New(_ any, env framework.Env) (framework.Plugin, error) {
-	return &Plugin{table: env.Table, scores: nodetable.NewRecent[nodetable.Symbol, repulsion](kept)}, nil
+	return &Plugin{table: env.Table, scores: nodetable.NewRecent[nodetable.Symbol, repulsion](1)}, nil
 }
 
 func (*Plugin) Name() string { return Name }
@@ -64,16 +63,19 @@ func (p *Plugin) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64)
 }
 
 func (p *Plugin) repulsions(tolerations *nodetable.Tolerations) *repulsion {
+	p.scores.Bound(p.table.KeptMemos(bytesPerRow))
 	r, known := p.scores.At(tolerations.Key)
 	if known && r.version == p.table.Versions.Taints {
 		return r
 	}
 	r.version, r.any = p.table.Versions.Taints, false
-	r.taints = slices.Grow(r.taints[:0], p.table.Rows())[:p.table.Rows()]
-	clear(r.taints)
 	for taint, rows := range p.table.Taints {
 		if taint.Effect == v1.TaintEffectPreferNoSchedule && !tolerations.ToleratePreferring(taint) {
-			r.any = true
+			if !r.any {
+				r.any = true
+				r.taints = slices.Grow(r.taints[:0], p.table.Rows())[:p.table.Rows()]
+				clear(r.taints)
+			}
 			for _, row := range rows {
 				r.taints[row]++
 			}

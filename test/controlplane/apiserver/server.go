@@ -57,6 +57,7 @@ type Server struct {
 	address string // unix:PATH, empty for a kube-apiserver
 	port    string // on loopback, once it is known
 	extra   []string
+	objects string // directory in dir in which the objects live
 }
 
 // UnavailableError says why a server cannot run here.
@@ -67,12 +68,12 @@ func (e *UnavailableError) Error() string { return e.Reason }
 // NewKubeAPIServer starts a kube-apiserver with more flags. Where `make
 // controlplane` has not built one the error is an UnavailableError.
 func NewKubeAPIServer(flags ...string) (*Server, error) {
-	return start(&Server{Name: "kube-apiserver", launch: launchKubeAPIServer, extra: flags})
+	return start(&Server{Name: "kube-apiserver", launch: launchKubeAPIServer, extra: flags, objects: "etcd"})
 }
 
 // NewEmbedded starts the embedded API, given its program.
 func NewEmbedded(program string) (*Server, error) {
-	return start(&Server{Name: "embedded", launch: func(s *Server) (*process.Process, error) { return launchEmbedded(s, program) }})
+	return start(&Server{Name: "embedded", objects: "data", launch: func(s *Server) (*process.Process, error) { return launchEmbedded(s, program) }})
 }
 
 func start(s *Server) (*Server, error) {
@@ -119,10 +120,33 @@ func (s *Server) Kill() { s.process.Kill() }
 // Stop ends the server with SIGTERM, or after wait.Limit with SIGKILL, and removes what it
 // kept.
 func (s *Server) Stop() error {
+	s.end()
+	return os.RemoveAll(s.dir)
+}
+
+func (s *Server) end() {
 	ctx, cancel := context.WithTimeout(context.Background(), wait.Limit)
 	defer cancel()
 	_ = s.process.Stop(ctx) // its exit code means nothing here
-	return os.RemoveAll(s.dir)
+}
+
+// Save ends the server and copies its objects, for Restore.
+func (s *Server) Save() error {
+	s.end()
+	return os.CopyFS(s.File("saved"), os.DirFS(s.File(s.objects)))
+}
+
+// Restore ends the server and starts it with the objects that Save has copied, as often as
+// it is called.
+func (s *Server) Restore() error {
+	s.end()
+	if err := os.RemoveAll(s.File(s.objects)); err != nil {
+		return err
+	}
+	if err := os.CopyFS(s.File(s.objects), os.DirFS(s.File("saved"))); err != nil {
+		return err
+	}
+	return s.Start()
 }
 
 // Pid is the process id, new after every Start.
@@ -204,7 +228,7 @@ func launchEmbedded(s *Server, program string) (*process.Process, error) {
 			return nil, err
 		}
 	}
-	cmd := exec.Command(program, append(sandbox.APIServer(socket, filepath.Join(s.dir, "data")), "--listen=127.0.0.1:"+s.port)...)
+	cmd := exec.Command(program, append(sandbox.APIServer(socket, s.File(s.objects)), "--listen=127.0.0.1:"+s.port)...)
 	cmd.Stderr = os.Stderr
 	p, err := process.Start(cmd)
 	if err != nil {

@@ -179,6 +179,7 @@ func bindRoundRobin(ctx context.Context, client kubernetes.Interface) error {
 
 // bindings are counted by a watch.
 type bindings struct {
+	begun       chan struct{} // closed when the first pod is bound
 	done        chan struct{} // closed when the counting has ended
 	bound       int
 	first, last time.Time
@@ -199,7 +200,7 @@ func watchBindings(ctx context.Context, client kubernetes.Interface, n int) (*bi
 	if err != nil {
 		return nil, err
 	}
-	b := &bindings{done: make(chan struct{})}
+	b := &bindings{begun: make(chan struct{}), done: make(chan struct{})}
 	go func() {
 		defer close(b.done)
 		defer w.Stop()
@@ -219,6 +220,7 @@ func (b *bindings) count(w watch.Interface, n int) {
 		b.last = time.Now()
 		if b.bound++; b.bound == 1 {
 			b.first = b.last
+			close(b.begun)
 		}
 		if b.bound == n {
 			return

@@ -1,10 +1,10 @@
-// Bench measures how many pods a second get bound on a real kube-apiserver: by a
-// trivial round-robin binder, which shows what the API server itself can do, by
-// kube-scheduler and by evictd-scheduler; and how long an attempt takes these two. The
-// binder writes what a scheduler has to write for a pod, so for a pod with a claim the
-// claim too.
-// Every measurement has a server of its own and pods that were there before the
-// scheduler.
+// Bench measures how many pods a second get bound on a real kube-apiserver, or on
+// evictd-apiserver: by a trivial round-robin binder, which shows what the API server itself
+// can do, by kube-scheduler and by evictd-scheduler; and how long an attempt takes these
+// two. The binder writes what a scheduler has to write for a pod, so for a pod with a claim
+// the claim too.
+// Nodes and pods are created before the scheduler starts, once for all schedulers: every
+// measurement has a server that was started on a copy of the same objects.
 package main
 
 import (
@@ -35,6 +35,7 @@ func main() {
 	flag.IntVar(&b.nodes, "nodes", 1000, "how many nodes there are")
 	flag.IntVar(&b.pods, "pods", 5000, "how many pods wait")
 	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for; preempt for room on nodes that are full of pods of lower priority, claims for a device each")
+	flag.StringVar(&b.on, "on", kubeAPIServer, "the API server: kube-apiserver or evictd-apiserver")
 	by := flag.String("by", trivial+",kube-scheduler,evictd-scheduler", "the schedulers to measure, in this order; a scheduler that is named twice is measured twice")
 	flag.DurationVar(&b.patience, "patience", 5*time.Minute, "how long a measurement may take")
 	flag.Parse()
@@ -49,9 +50,13 @@ func main() {
 // trivial is the binder that evaluates nothing.
 const trivial = "binder"
 
+// The API servers.
+const kubeAPIServer, evictdAPIServer = "kube-apiserver", "evictd-apiserver"
+
 // bench is what all measurements have in common.
 type bench struct {
 	nodes, pods int
+	on          string // an API server
 	patience    time.Duration
 	dir         string // of evictd's programs
 }
@@ -63,25 +68,19 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	}
 	defer os.RemoveAll(dir)
 	b.dir = dir
-	if err := sandbox.Build(dir, scheduler.Evictd); err != nil {
+	if err := sandbox.Build(dir, scheduler.Evictd, evictdAPIServer); err != nil {
 		return err
 	}
 	describeMachine()
-	fmt.Printf("%d nodes, %d pods\n\n", b.nodes, b.pods)
-	fmt.Printf("%-8s %-17s %8s %8s %10s %9s %8s %11s %10s %12s %13s %15s %11s %11s %6s\n", "pods", "bound by", "bound", "pods/s", "last after",
-		"attempts", "ms each", "ms for room", "its CPU s", "its peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
+	fmt.Printf("%d nodes, %d pods on %s\n", b.nodes, b.pods, b.on)
+	fmt.Print("not measured: kubelets and their leases, and watches of clients other than the scheduler and this program\n\n")
+	fmt.Printf("%-8s %-17s %8s %8s %11s %9s %8s %11s %10s %11s %12s %13s %15s %11s %11s %6s\n", "pods", "bound by", "bound", "pods/s", "first after",
+		"attempts", "ms each", "ms for room", "its CPU s", "us CPU each", "its peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
 	var summary strings.Builder
 	for _, kind := range kinds {
-		rates := map[string][]float64{}
-		for _, binder := range binders {
-			r, err := b.measure(ctx, kind, binder)
-			if err != nil {
-				return fmt.Errorf("%s by %s: %w", kind, binder, err)
-			}
-			fmt.Printf("%-8s %-17s %8d %8.0f %9.1fs %9d %8.2f %11.2f %10.1f %12d %13.1f %15d %11.2f %11.2f %6s\n", kind, binder, r.bound, r.rate(), r.whole.Seconds(),
-				r.counts.Attempts.N, r.counts.Attempts.Each(), r.counts.Room.Each(), r.cpu.Seconds(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20,
-				each(r.writes, r.bound), each(r.events, r.bound), load())
-			rates[binder] = append(rates[binder], r.rate())
+		rates, err := b.measureKind(ctx, kind, binders)
+		if err != nil {
+			return err
 		}
 		summarize(&summary, kind, rates)
 	}
@@ -111,7 +110,13 @@ func median(values []float64) float64 {
 	return (sorted[(len(sorted)-1)/2] + sorted[len(sorted)/2]) / 2
 }
 
-func each(n, of int) float64 { return float64(n) / float64(max(1, of)) }
+// each is a number of requests a pod. evictd-apiserver does not count them.
+func (b *bench) each(n, of int) string {
+	if b.on == evictdAPIServer {
+		return "-"
+	}
+	return fmt.Sprintf("%.2f", float64(n)/float64(max(1, of)))
+}
 
 func describeMachine() {
 	model := "unknown"
@@ -138,7 +143,8 @@ func load() string {
 type result struct {
 	bound            int
 	took             time.Duration // from the first pod bound to the last
-	whole            time.Duration // from the start of the scheduler to the last
+	first            time.Duration // from the start of the scheduler to the first pod bound: most of it lists the cluster
+	listing          time.Duration // CPU time of the scheduler until then
 	cpu, serverCPU   time.Duration
 	peak, serverPeak int64 // bytes
 	counts           scheduler.Counts
@@ -152,36 +158,90 @@ func (r *result) rate() float64 {
 	return float64(r.bound-1) / r.took.Seconds()
 }
 
-// measure starts a server, fills it, starts a scheduler and watches.
-func (b *bench) measure(ctx context.Context, kind, by string) (r result, err error) {
-	server, err := apiserver.NewKubeAPIServer()
+// cpuEach is the scheduler's CPU time in microseconds a pod, without that of listing the
+// cluster.
+func (r *result) cpuEach() float64 {
+	return float64((r.cpu - r.listing).Microseconds()) / float64(max(1, r.bound))
+}
+
+// measureKind fills a server with the pods of a kind and measures each binder on it. It
+// returns the rates by binder.
+func (b *bench) measureKind(ctx context.Context, kind string, binders []string) (rates map[string][]float64, err error) {
+	server, err := b.server()
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	defer func() { err = errors.Join(err, server.Stop()) }()
+	if err := b.fill(ctx, server, kind); err != nil {
+		return nil, err
+	}
+	if err := server.Save(); err != nil {
+		return nil, err
+	}
+	rates = map[string][]float64{}
+	for _, binder := range binders {
+		if err := server.Restore(); err != nil {
+			return nil, err
+		}
+		r, err := b.measure(ctx, server, binder)
+		if err != nil {
+			return nil, fmt.Errorf("%s by %s: %w", kind, binder, err)
+		}
+		fmt.Printf("%-8s %-17s %8d %8.0f %10.1fs %9d %8.3f %11.3f %10.1f %11.0f %12d %13.1f %15d %11s %11s %6s\n", kind, binder, r.bound, r.rate(), r.first.Seconds(),
+			r.counts.Attempts.N, r.counts.Attempts.Each(), r.counts.Room.Each(), r.cpu.Seconds(), r.cpuEach(), r.peak>>20, r.serverCPU.Seconds(), r.serverPeak>>20,
+			b.each(r.writes, r.bound), b.each(r.events, r.bound), load())
+		rates[binder] = append(rates[binder], r.rate())
+	}
+	return rates, nil
+}
+
+// server starts the API server.
+func (b *bench) server() (*apiserver.Server, error) {
+	switch b.on {
+	case kubeAPIServer:
+		return apiserver.NewKubeAPIServer()
+	case evictdAPIServer:
+		return apiserver.NewEmbedded(filepath.Join(b.dir, evictdAPIServer))
+	}
+	return nil, fmt.Errorf("-on: %q: expected %s or %s", b.on, kubeAPIServer, evictdAPIServer)
+}
+
+// connect makes a client with the encoding that schedulers use.
+func connect(server *apiserver.Server) (*kubernetes.Clientset, error) {
 	config, err := server.Config(apiserver.Admin)
 	if err != nil {
-		return r, err
+		return nil, err
 	}
 	config.ContentType, config.AcceptContentTypes = "application/vnd.kubernetes.protobuf", "application/vnd.kubernetes.protobuf,application/json"
-	client, err := kubernetes.NewForConfig(config)
+	return kubernetes.NewForConfig(config)
+}
+
+// fill creates nodes, pods of a kind and what these need.
+func (b *bench) fill(ctx context.Context, server *apiserver.Server, kind string) error {
+	client, err := connect(server)
 	if err != nil {
-		return r, err
+		return err
 	}
 	if err := createNodes(ctx, client, b.nodes); err != nil {
-		return r, err
+		return err
 	}
 	if kind == preempting {
 		if err := fillNodes(ctx, client, b.nodes); err != nil {
-			return r, err
+			return err
 		}
 	}
 	if kind == claiming {
 		if err := createDevices(ctx, client, b.nodes, b.pods); err != nil {
-			return r, err
+			return err
 		}
 	}
-	if err := createPods(ctx, client, b.pods, kind); err != nil {
+	return createPods(ctx, client, b.pods, kind)
+}
+
+// measure has the pods of a filled server bound, and watches.
+func (b *bench) measure(ctx context.Context, server *apiserver.Server, by string) (r result, err error) {
+	client, err := connect(server)
+	if err != nil {
 		return r, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, b.patience)
@@ -190,7 +250,7 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 	if err != nil {
 		return r, err
 	}
-	writes, events, err := countWrites(ctx, client)
+	writes, events, err := b.countWrites(ctx, client)
 	if err != nil {
 		return r, err
 	}
@@ -204,11 +264,11 @@ func (b *bench) measure(ctx context.Context, kind, by string) (r result, err err
 		r, faulty = b.runScheduler(by, server, seen)
 	}
 	if r.bound > 0 {
-		r.whole = seen.last.Sub(start)
+		r.first = seen.first.Sub(start)
 	}
 	after, peak := usage(server.Pid())
 	r.serverCPU, r.serverPeak = after-before, peak
-	r.writes, r.events, err = countWrites(context.WithoutCancel(ctx), client)
+	r.writes, r.events, err = b.countWrites(context.WithoutCancel(ctx), client)
 	r.writes -= writes
 	r.events -= events
 	return r, errors.Join(faulty, err)
@@ -236,6 +296,11 @@ func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindin
 	if err := command.Start(); err != nil {
 		return r, err
 	}
+	select {
+	case <-seen.begun:
+	case <-seen.done: // none is bound
+	}
+	r.listing, _ = usage(command.Process.Pid)
 	r.bound, r.took = seen.wait()
 	r.cpu, r.peak = usage(command.Process.Pid)
 	r.counts, err = page.Counts()

@@ -15,9 +15,12 @@ import (
 
 var requests = regexp.MustCompile(`^apiserver_request_total\{.*[{,]resource="([a-z]*)",.*verb="([A-Z]*)".*\} (\S+)$`)
 
-// countWrites counts the writing requests that the server has answered: those of events,
-// and the others but those of Leases.
-func countWrites(ctx context.Context, client kubernetes.Interface) (writes, events int, err error) {
+// countWrites counts the writing requests that a kube-apiserver has answered: those of
+// events, and the others but those of Leases.
+func (b *bench) countWrites(ctx context.Context, client kubernetes.Interface) (writes, events int, err error) {
+	if b.on != kubeAPIServer {
+		return 0, 0, nil
+	}
 	page, err := client.CoreV1().RESTClient().Get().AbsPath("/metrics").SetHeader("Accept", "text/plain").DoRaw(ctx)
 	if err != nil {
 		return 0, 0, fmt.Errorf("read the metrics of the API server: %w", err)

@@ -12,8 +12,8 @@ import (
 )
 
 // fields are parts of objects, right and wrong ones, by the paths of their kinds in {ns}. Kinds that random
-// requests make have theirs in parts_test.go. The embedded API does not check Endpoints, the metrics of autoscalers, the
-// peers and ports of NetworkPolicies, and attributes, capacities and counters of devices.
+// requests make have theirs in parts_test.go. The embedded API does not check Endpoints, and attributes, capacities and
+// counters of devices.
 var fields = map[string][]string{
 	"/api/v1/namespaces/{ns}/services": {
 		`{"spec":{"clusterIP":null}}`, `{"spec":{"clusterIP":""}}`, `{"spec":{"ports":[{"port":80}]}}`, `{"spec":{"ports":[{"port":0},{"port":80,"name":"a","protocol":"SCTP"}]}}`, `{"spec":{"ports":[{"port":80,"name":"a"},{"port":80,"name":"a"}]}}`,
@@ -50,7 +50,14 @@ var fields = map[string][]string{
 	},
 	"/apis/autoscaling/v2/namespaces/{ns}/horizontalpodautoscalers": {
 		`{"spec":{"minReplicas":0}}`, `{"spec":{"minReplicas":-1}}`, `{"spec":{"minReplicas":3}}`, `{"spec":{"maxReplicas":0}}`, `{"spec":{"scaleTargetRef":{"kind":"","name":""}}}`, `{"spec":{"scaleTargetRef":{"apiVersion":"v1"}}}`, `{"spec":{"metrics":[{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":50}}}]}}`,
-		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":10}}}}`,
+		`{"spec":{"behavior":{"scaleDown":{"stabilizationWindowSeconds":10}}}}`, `{"spec":{"scaleTargetRef":{"apiVersion":"v1","kind":"ReplicationController"}}}`, `{"spec":{"scaleTargetRef":{"apiVersion":"a/b/c","name":"a/b","kind":".."}}}`, `{"spec":{"maxReplicas":-1,"minReplicas":null}}`,
+		`{"spec":{"behavior":{"scaleUp":{"stabilizationWindowSeconds":-1,"selectPolicy":"Other","tolerance":"-1","policies":[]},"scaleDown":{"stabilizationWindowSeconds":3601,"policies":[{"type":"Other","value":0,"periodSeconds":0},{"type":"Pods","value":1,"periodSeconds":1801},{"type":"Percent","value":-1,"periodSeconds":5}]}}}}`,
+		`{"spec":{"minReplicas":0,"metrics":[{"type":"Object","object":{"describedObject":{"kind":"Service","name":"a"},"metric":{"name":"m"},"target":{"type":"Value","value":"5"}}}]}}`,
+		`{"spec":{"metrics":[{"type":"Object","object":{"describedObject":{"apiVersion":"a/b/c","kind":"","name":"a/b"},"metric":{"name":""},"target":{"type":"","value":"-1","averageUtilization":0}}},{"type":"Object","object":{"describedObject":{"kind":"A","name":"a"},"metric":{"name":"a/b"},"target":{"type":"Other","averageValue":"0"}}}]}}`,
+		`{"spec":{"metrics":[{"type":"External","external":{"metric":{"name":"m"},"target":{"type":"Value","value":"1","averageValue":"1"}}},{"type":"External","external":{"metric":{"name":"m"},"target":{"type":"Value"}}},{"type":"Pods","pods":{"metric":{"name":"m"},"target":{"type":"Value","value":"1"}}}]}}`,
+		`{"spec":{"metrics":[{"type":"Resource","resource":{"name":"","target":{"type":"Utilization"}}},{"type":"Resource","resource":{"name":"cpu","target":{"type":"Utilization","averageUtilization":5,"averageValue":"1"}}},{"type":"ContainerResource","containerResource":{"name":"","container":"","target":{"type":"Utilization","averageUtilization":5}}}]}}`,
+		`{"spec":{"metrics":[{"type":"ContainerResource","containerResource":{"name":"other","container":"A_","target":{"type":"AverageValue","averageValue":"5"}}},{"type":"","resource":{"name":"cpu","target":{"type":"AverageValue","averageValue":"5"}}},{"type":"Other"}]}}`,
+		`{"spec":{"metrics":[{"type":"Pods","resource":{"name":"cpu","target":{"type":"AverageValue","averageValue":"5"}},"external":{"metric":{"name":""},"target":{"type":"Value"}}},{"type":"Resource"}]}}`,
 	},
 	"/apis/coordination.k8s.io/v1/namespaces/{ns}/leases": {
 		`{"spec":{"holderIdentity":"a","leaseDurationSeconds":10,"leaseTransitions":1}}`, `{"spec":{"leaseDurationSeconds":0}}`, `{"spec":{"leaseDurationSeconds":-1,"leaseTransitions":-1}}`, `{"spec":{"holderIdentity":""}}`, `{"spec":{"strategy":"OldestEmulationVersion"}}`,
@@ -58,11 +65,14 @@ var fields = map[string][]string{
 	},
 	"/apis/discovery.k8s.io/v1/namespaces/{ns}/endpointslices": {
 		`{"addressType":"IPv6"}`, `{"addressType":"Other"}`, `{"addressType":null}`, `{"endpoints":[{"addresses":["10.0.0.1"],"conditions":{"ready":true},"hostname":"a","nodeName":"n"}],"ports":[{"port":80}]}`, `{"endpoints":[{"addresses":[]}]}`,
-		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`,
+		`{"endpoints":[{"addresses":["x","127.0.0.1"],"hostname":"A_","nodeName":"N_","deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`, `{"ports":[{"port":80},{"port":81}]}`, `{"ports":[{"port":0,"protocol":"X","name":"A_"}]}`, `{"addressType":"FQDN","endpoints":[{"addresses":["a.b"]}]}`, `{"metadata":{"labels":{"a":"b"}}}`,
+		`{"endpoints":[{"addresses":["10.0.0.1"],"deprecatedTopology":{"kubernetes.io/hostname":"a"}}]}`,
 	},
 	"/apis/networking.k8s.io/v1/namespaces/{ns}/networkpolicies": {
 		`{"spec":{"podSelector":{"matchLabels":{"-":"a"}}}}`, `{"spec":{"ingress":[{"from":[{"podSelector":{}}],"ports":[{"port":80}]}]}}`, `{"spec":{"egress":[{"to":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["10.1.0.0/16"]}}]}]}}`, `{"spec":{"policyTypes":["Other"]}}`,
-		`{"spec":{"policyTypes":["Egress"]}}`,
+		`{"spec":{"policyTypes":["Egress"]}}`, `{"spec":{"policyTypes":["Egress","Ingress","Other"]}}`, `{"spec":{"ingress":[{"ports":[{"port":0,"protocol":"X"},{"port":80,"endPort":79},{"port":"http","endPort":5},{"port":"A_"},{"endPort":5},{"port":80,"endPort":70000},{"port":"http","protocol":"SCTP"},{"port":80,"endPort":81}]}]}}`,
+		`{"spec":{"egress":[{"ports":[{"port":70000}],"to":[{},{"podSelector":{"matchLabels":{"-":"a"}},"namespaceSelector":{"matchExpressions":[{"key":"a","operator":"Near"}]}},{"podSelector":{},"ipBlock":{"cidr":"x"}},{"ipBlock":{"cidr":""}},{"ipBlock":{"cidr":"x","except":["y"]}}]}]}}`,
+		`{"spec":{"ingress":[{"from":[{"ipBlock":{"cidr":"10.0.0.0/8","except":["x","10.0.0.0/8","11.0.0.0/16","fd00::/64","10.5.0.0/16"]}},{"ipBlock":{"cidr":"fd00::/48","except":["fd00::/64"]}}]}]}}`,
 	},
 	"/apis/node.k8s.io/v1/runtimeclasses": {`{"handler":"other"}`, `{"handler":"A_"}`, `{"handler":""}`, `{"scheduling":{"nodeSelector":{"-":"a"}}}`, `{"scheduling":{"tolerations":[{"key":"k","operator":"Other"}]}}`, `{"overhead":{"podFixed":{"cpu":"1"}},"scheduling":{"nodeSelector":{"a":"b"}}}`},
 	"/apis/storage.k8s.io/v1/storageclasses": {

@@ -139,7 +139,8 @@ func (s *side) refusal(t *testing.T, r request, kept map[string]string) any {
 	if status, ok := docs[0].(object); ok && status["kind"] == "Status" {
 		return []any{code, refusalOf(status)}
 	}
-	return code
+	_, versioned := field(docs, "metadata.resourceVersion")
+	return []any{code, versioned}
 }
 
 // stored are the paths of the kinds that a server stores. A true value says that the kind has a status of its own.

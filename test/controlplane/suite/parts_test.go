@@ -90,6 +90,13 @@ var containerParts = []string{
 	`{"securityContext":{"procMount":"Other","seccompProfile":{"type":"Localhost","localhostProfile":"../a"},"appArmorProfile":{"type":"Localhost","localhostProfile":" a"}}}`, `{"securityContext":{"appArmorProfile":{"type":"Other"},"seccompProfile":{}}}`,
 }
 
+// resizeParts are fields of containers that are resized.
+var resizeParts = []string{
+	`{"resources":{"requests":{"cpu":"300m"}}}`, `{"resources":{"requests":{"cpu":"300m"},"limits":{"cpu":"2","memory":"128Mi"}}}`, `{"resources":{"limits":{"cpu":"2","memory":"128Mi"}}}`, `{"resources":{"requests":{"cpu":"200m"},"limits":{"cpu":"2"}}}`,
+	`{"resources":{"requests":{"memory":"1Gi"}}}`, `{"resources":{"requests":{"cpu":"-1"}}}`, `{"resources":{"requests":{"cpu":"3"},"limits":{"cpu":"2"}}}`, `{"resources":{"limits":{"example.com/gpu":"2"}}}`, `{"resources":null}`, `{"resources":{"limits":{"cpu":"1","memory":"64Mi"}}}`,
+	`{"resizePolicy":[{"resourceName":"cpu","restartPolicy":"RestartContainer"}]}`, `{"image":"other"}`, `{}`,
+}
+
 var podStatusParts = []string{
 	`{"conditions":[{"type":"Ready","status":"True"},{"type":"example.com/c","status":"False","reason":"R"}]}`, `{"conditions":[{"type":"a b","status":"True","observedGeneration":-1}]}`, `{"nominatedNodeName":"n9"}`, `{"nominatedNodeName":"N 9"}`,
 	`{"observedGeneration":1}`, `{"observedGeneration":-1}`, `{"qosClass":"Guaranteed"}`, `{"podIP":"10.0.0.1"}`, `{"podIP":"x","podIPs":[{"ip":"x"}]}`, `{"podIPs":[{"ip":"10.0.0.1"},{"ip":"10.0.0.2"}]}`, `{"podIPs":[{"ip":"10.0.0.1"},{"ip":"::1"}]}`, `{"hostIP":"1.2.3.4","hostIPs":[{"ip":"1.2.3.5"}]}`,
@@ -100,11 +107,12 @@ var podStatusParts = []string{
 var nodeParts = []string{
 	`{"taints":[{"key":"k","effect":"NoSchedule"},{"key":"k","value":"v","effect":"NoExecute"}]}`, `{"taints":[{"key":"k","effect":"NoSchedule"},{"key":"k","value":"v","effect":"NoSchedule"}]}`, `{"taints":[{"key":"-","value":"a b","effect":"Other"},{"key":"k"}]}`,
 	`{"unschedulable":true}`, `{"providerID":"p"}`, `{"providerID":"q"}`, `{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24"]}`, `{"podCIDRs":["x"]}`, `{}`,
+	`{"podCIDRs":["10.0.0.0/24","10.1.0.0/24"]}`, `{"podCIDR":"10.0.0.0/24","podCIDRs":["10.0.0.0/24","fd00::/64"]}`, `{"configSource":{"configMap":{"name":"a"}}}`,
 }
 
 var nodeStatusParts = []string{
 	`{"capacity":{"cpu":"4","memory":"8Gi","pods":"110"}}`, `{"capacity":{"cpu":"-1","pods":"500m","example.com/a":"100m"}}`, `{"allocatable":{"cpu":"2","memory":"-1"}}`, `{"conditions":[{"type":"Ready","status":"True"}]}`, `{"conditions":[{"type":"MemoryPressure","status":"True"},{"type":"Ready","status":"False"}]}`,
-	`{"addresses":[{"type":"InternalIP","address":"1.2.3.4"},{"type":"Hostname","address":"h"}]}`, `{"addresses":[{"type":"InternalIP","address":"1.2.3.4"},{"type":"InternalIP","address":"1.2.3.4"}]}`, `{"images":[{"names":["i"],"sizeBytes":5}]}`, `{"volumesInUse":["v"]}`,
+	`{"addresses":[{"type":"InternalIP","address":"1.2.3.4"},{"type":"Hostname","address":"h"}]}`, `{"addresses":[{"type":"InternalIP","address":"1.2.3.4"},{"type":"InternalIP","address":"1.2.3.4"}]}`, `{"images":[{"names":["i"],"sizeBytes":5}]}`, `{"volumesInUse":["v"]}`, `{"declaredFeatures":["A","Bc/dE"]}`, `{"declaredFeatures":["B","B","A","a b"]}`,
 }
 
 var budgetParts = []string{

@@ -237,61 +237,6 @@ func (r random) deletes(kind, name, path string) request {
 	return r.sends("DELETE", path, "", body)
 }
 
-func (r random) subresource(kind, name, path string) request {
-	meta := object{"name": name, "namespace": "{ns}"}
-	switch kind {
-	case "pods":
-		if r.chance(2) {
-			return r.sends("POST", path+"/binding", "", object{"apiVersion": "v1", "kind": "Binding", "metadata": meta, "target": object{"kind": "Node", "name": pick(r, "n1", "n2")}})
-		}
-		if r.chance(3) {
-			return r.ephemeral(name, path+"/ephemeralcontainers")
-		}
-		if r.chance(2) {
-			return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(podStatusParts)})
-		}
-		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"metadata": object{"labels": object{"seen": "x"}},
-			"status": object{"phase": pick(r, "Running", "Succeeded", "Failed"), "message": pick(r, "m", "n")}, "spec": object{"nodeName": "other"}})
-	case "nodes":
-		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), object{"status": r.part(nodeStatusParts)})
-	case "poddisruptionbudgets":
-		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": object{"currentHealthy": r.IntN(4) - 1, "disruptionsAllowed": r.IntN(3)}})
-	case "deployments":
-		switch r.IntN(4) {
-		case 0:
-			return request{Request: "GET " + path + "/scale"}
-		case 1:
-			return r.sends("PUT", path+"/scale"+r.options(), "", object{"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": meta, "spec": object{"replicas": r.IntN(4) - 1}})
-		case 2:
-			return r.sends("PATCH", path+"/scale"+r.options(), "merge", object{"spec": object{"replicas": r.IntN(4)}})
-		}
-		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": pick(r, object{"replicas": r.IntN(3), "observedGeneration": 1}, object{"readyReplicas": r.IntN(4) - 1, "availableReplicas": r.IntN(3)})})
-	}
-	user := object{"user": pick(r, "jane", ""), "groups": []string{"system:masters"}, "resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "{ns}"}}
-	return r.sends("POST", pick(r, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",
-		"/apis/authorization.k8s.io/v1/namespaces/{ns}/localsubjectaccessreviews"), "", object{"spec": user})
-}
-
-// ephemeral reads or changes the ephemeral containers of a pod.
-func (r random) ephemeral(name, path string) request {
-	c := r.varied(object{"name": pick(r, "e", "e", "f", "c"), "image": pick(r, "i:1", "i:2")}, containerParts)
-	if r.chance(3) {
-		c["targetContainerName"] = pick(r, "c", "d", "e")
-	}
-	body := object{"metadata": object{"name": name, "labels": object{"ephemeral": "x"}}, "spec": object{"nodeName": "other", "ephemeralContainers": []any{c}}}
-	switch r.IntN(6) {
-	case 0:
-		return request{Request: "GET " + path}
-	case 1:
-		body["spec"].(object)["containers"] = []any{r.container("c")}
-		return r.sends("PUT", path+r.options(), "", body)
-	case 2:
-		body["apiVersion"], body["kind"] = "v1", "Pod"
-		return r.sends("PATCH", path+"?fieldManager="+pick(r, "one", "two")+pick(r, "", "&force=true"), "application/apply-patch+yaml", body)
-	}
-	return r.sends("PATCH", path+r.options(), pick(r, "merge", "strategic", "strategic"), body)
-}
-
 // whole is an object, mostly a valid one.
 func (r random) whole(kind, name string) object {
 	meta := object{"name": name}

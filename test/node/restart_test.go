@@ -1,0 +1,98 @@
+package node_test
+
+import (
+	"path"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+)
+
+// restarts are flags of a node beside a kubelet, which this test stands for.
+func restarts(t *testing.T) []string {
+	return []string{
+		sandbox.Mode("backstop"), sandbox.Config(configFile(t, "containerPressure: restart")), sandbox.EvictionHard("memory.available<64Mi"), noTransition,
+	}
+}
+
+// startContainers runs a pod of several containers, each with a request of 20 MiB.
+func startContainers(n *harness.Node, name string, containers ...string) (m *v1.Pod, running map[string]*harness.Pod) {
+	m = n.Manifest(name, sandbox.Spec{})
+	m.Spec.Containers = nil
+	running = map[string]*harness.Pod{}
+	for _, c := range containers {
+		requests := v1.ResourceList{v1.ResourceMemory: resource.MustParse("20Mi")}
+		m.Spec.Containers = append(m.Spec.Containers, v1.Container{Name: c, Resources: v1.ResourceRequirements{Requests: requests}})
+	}
+	for _, c := range containers {
+		running[c] = n.StartIn(m, path.Join(n.PodGroup(m), c), nil)
+	}
+	n.Write(m)
+	return m, running
+}
+
+// TestAContainerIsRestartedInPlaceOfItsPod has one of three containers use up the memory of the node: it alone is
+// killed. The kubelet, which this test stands for, starts it again, and it does the same: the pod is evicted, also
+// by an evictd that was started since.
+//
+// rule: M.149
+// rule: M.151
+// rule: M.154
+func TestAContainerIsRestartedInPlaceOfItsPod(t *testing.T) {
+	t.Parallel()
+	for name, killed := range map[string]bool{"the same evictd": false, "the next evictd": true} {
+		t.Run(name, func(t *testing.T) {
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			checkReplay(n)
+			m, c := startContainers(n, "web", "app", "proxy", "logs")
+			bystander := n.Start("bystander", sandbox.Spec{})
+			bystander.Do("hold 8Mi")
+			d := n.Evictd(restarts(t)...)
+			d.AwaitPods(memorySignal, c["proxy"], bystander)
+			c["app"].Send("leak 200Mi 400Mi")
+			c["app"].AwaitEnd()
+			d.AwaitMetric(`evictd_container_restarts_total{kind="hard",outcome="ended",signal="memory.available"} 1`)
+			d.Await("the restart in the status", func(s *nodestatus.Status) bool {
+				return len(s.Steps) == 1 && s.Steps[0].Step.Step == "restart" && s.Steps[0].Container == "app" && s.Steps[0].Pod == "default/web"
+			})
+			d.MustHaveEvicted()
+			harness.MustRun(t, c["proxy"], c["logs"], bystander)
+			if text := evictd(n, "why", "web", sandbox.StateDir(n.StateDir())); !strings.Contains(text, "default/web was not evicted") || !strings.Contains(text, "restart container app of default/web: it alone uses more than the pod requested") {
+				t.Errorf("evictd why:\n%s", text)
+			}
+			n.Clear(path.Join(n.PodGroup(m), "app"))
+			again := n.StartIn(m, path.Join(n.PodGroup(m), "app"), nil)
+			if killed {
+				d.Kill()
+				d = n.Evictd(restarts(t)...)
+			}
+			d.AwaitPods(memorySignal, c["proxy"], bystander)
+			again.Send("leak 200Mi 400Mi")
+			e := d.AwaitGone(c["proxy"])
+			if !strings.Contains(e.Because, "its container app was restarted") {
+				t.Errorf("evicted because %s", e.Because)
+			}
+			again.AwaitEnd()
+			c["logs"].AwaitEnd()
+			harness.MustRun(t, bystander)
+		})
+	}
+}
+
+// TestRestartsAreRefusedWhereNoKubeletStartsContainers starts evictd as the only program that manages the pods.
+//
+// rule: M.155
+func TestRestartsAreRefusedWhereNoKubeletStartsContainers(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	flags := append([]string{sandbox.CgroupRoot(n.Group)}, restarts(t)...)
+	out, err := n.Command(append(flags, sandbox.Mode("native"))...).CombinedOutput()
+	if text := string(out); err == nil || strings.Count(text, "containerPressure: restart: no kubelet runs here") != 1 {
+		t.Errorf("%v\n%s", err, text)
+	}
+}

@@ -1,0 +1,87 @@
+package node_test
+
+import (
+	"bytes"
+	"os"
+	"testing"
+	"time"
+
+	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/stats"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/vm/machine"
+)
+
+// contentionTaint is the taint of a node that thrashes, in every mode.
+const contentionTaint = "evictd.io/memory-contention:NoSchedule"
+
+// thrashing is a node of 256 MiB in the machine, with a pod that holds 96 MiB, one that does nothing yet, and a file of
+// 200 MiB on a disk.
+func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, file string) {
+	t.Helper()
+	machine.Need(t)
+	machine.Systemctl(t, "stop", machine.Service)
+	n = harness.NewNode(t, 256*harness.MiB, nodePIDs)
+	highFile(n) // skips on cgroup v1
+	resident = n.Start("resident", sandbox.Spec{})
+	resident.Do("hold 96Mi")
+	reader = n.Start("reader", sandbox.Spec{Priority: 10})
+	file = cached(t, 0)
+	f, err := os.OpenFile(file, os.O_WRONLY, 0)
+	require.NoError(t, err)
+	defer f.Close()
+	for range 200 {
+		_, err := f.Write(bytes.Repeat([]byte{1}, harness.MiB))
+		require.NoError(t, err)
+	}
+	require.NoError(t, f.Sync())
+	return n, resident, reader, file
+}
+
+// protectFromStalls starts an evictd with a threshold of memory.stall.
+func protectFromStalls(t *testing.T, n *harness.Node, pods ...*harness.Pod) *harness.Evictd {
+	t.Helper()
+	d := n.Evictd(sandbox.EvictionHard("memory.available<16Mi,memory.stall>5%"), noTransition,
+		sandbox.Config(configFile(t, "memoryModel: available\nmemoryStallWindow: 2s")))
+	d.AwaitPods(eviction.MemoryAvailable.String(), pods...)
+	return d
+}
+
+// TestMachineRelievesANodeThatThrashes has a pod read a file again and again that does not fit into what is left of the
+// node, while memory is available. The pod that reads is evicted, and not the one of lower priority that uses more.
+//
+// rule: M.157
+// rule: M.158
+// rule: M.161
+func TestMachineRelievesANodeThatThrashes(t *testing.T) {
+	n, resident, reader, file := thrashing(t)
+	d := protectFromStalls(t, n, resident, reader)
+	reader.Send("read %s 1000000", file)
+	if e := d.AwaitGone(reader); e.Signal != eviction.MemoryStall.String() {
+		t.Errorf("evicted for %s", e.Signal)
+	}
+	d.AwaitCondition(eviction.MemoryContention.Type(), contentionTaint, false)
+	d.MustHaveEvicted(reader)
+	harness.MustRun(t, resident)
+}
+
+// TestMachineLeavesAPodAloneThatThrashesAtItsOwnLimit has the same pod read within a limit of its own: its tasks wait as
+// long, and the node has memory that nothing uses.
+//
+// rule: M.163
+func TestMachineLeavesAPodAloneThatThrashesAtItsOwnLimit(t *testing.T) {
+	n, resident, reader, file := thrashing(t)
+	limited := n.Open(reader.Group)
+	require.NoError(t, limited.SetMemoryLimit(stats.Known(64<<20)))
+	d := protectFromStalls(t, n, resident, reader)
+	reader.Send("read %s 1000000", file)
+	harness.Await(t, "the pod to wait for memory", func() bool {
+		stall, err := limited.Pressure(cgroup.MemoryStall)
+		return err == nil && stall.Full > 5*time.Second
+	})
+	d.MustHaveEvicted()
+	harness.MustRun(t, resident, reader)
+}
