@@ -82,7 +82,7 @@ func statAmount(t *testing.T, key string) stats.Amount {
 
 func meminfoAmount(t *testing.T, key string) stats.Amount {
 	m := parseMeminfo([]byte(get(t, "testdata/v1/proc/meminfo")))
-	return map[string]stats.Amount{"SReclaimable": m.slabReclaimable, "MemAvailable": m.available}[key]
+	return map[string]stats.Amount{"SReclaimable": m.slabReclaimable, "MemAvailable": m.available, "MemFree": m.free}[key]
 }
 
 // rule: 1.39

@@ -198,8 +198,8 @@ func justMemory(m Meter, s *stats.Pod) error { return m.ReadMemory(s, false) }
 // withContainers opens what a decision may have to read.
 func withContainers(m Meter, s *stats.Pod) error { return m.ReadMemory(s, true) }
 
-// measure reads what a pod uses. One that is gone has no threads. Of a new one it opens what a
-// decision may have to read.
+// measure reads what a pod uses. One that is gone has no threads, and of one that was killed it reads whether it has
+// any: its cgroup may be left, with page cache. Of a new one it opens what a decision may have to read.
 func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 	pod, usage := &l.pods[i], &l.figures[i].usage
 	if pod.Target == nil || pod.Meter == nil {
@@ -207,6 +207,9 @@ func (l *Loop) measure(i int, read func(Meter, *stats.Pod) error) {
 	}
 	if usage.Time.IsZero() {
 		_ = withContainers(pod.Meter, usage)
+	}
+	if !l.figures[i].gone.IsZero() {
+		read = Meter.Read
 	}
 	if err := read(pod.Meter, usage); errors.Is(err, fs.ErrNotExist) {
 		usage.Threads = stats.Known(0)

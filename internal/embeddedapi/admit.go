@@ -202,12 +202,8 @@ func checkStatus(object, old store.Object) utilvalidation.ErrorList {
 		return podvalidation.PodStatus(o, old.(*v1.Pod))
 	case *v1.Node:
 		return podvalidation.Node(o, old.(*v1.Node))
-	case *policyv1.PodDisruptionBudget:
-		return podvalidation.BudgetStatus(&o.Status)
-	case *appsv1.Deployment:
-		return podvalidation.DeploymentStatus(&o.Status, &old.(*appsv1.Deployment).Status)
 	}
-	return nil
+	return podvalidation.Status(object, old)
 }
 
 // completeStatus keeps what an older kubelet leaves out of the status of a pod.

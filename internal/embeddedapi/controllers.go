@@ -39,7 +39,7 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: core.WithKind("PodTemplate"), resource: "podtemplates", singular: "podtemplate", answers: true, namespaced: true, admit: admitPodTemplate},
 		{GroupVersionKind: discovery.WithKind("EndpointSlice"), resource: "endpointslices", singular: "endpointslice", namespaced: true, admit: admitEndpointSlice},
 		{GroupVersionKind: apps.WithKind("ControllerRevision"), resource: "controllerrevisions", singular: "controllerrevision", namespaced: true, admit: checked(validation.ControllerRevision)},
-		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, generation: true, annotations: true,
+		{GroupVersionKind: apps.WithKind("Deployment"), resource: "deployments", singular: "deployment", short: []string{"deploy"}, namespaced: true, status: true, fixed: []string{"labels"}, generation: true, annotations: true,
 			admit: admitWorkload, columns: deploymentColumns},
 		{GroupVersionKind: batch.WithKind("Job"), resource: "jobs", singular: "job", namespaced: true, status: true, generation: true, orphans: true,
 			admit: admitJob, fields: jobFields, columns: jobColumns},
@@ -51,10 +51,10 @@ func controllerKinds() []*kind {
 		{GroupVersionKind: storagev1.SchemeGroupVersion.WithKind("VolumeAttributesClass"), resource: "volumeattributesclasses", singular: "volumeattributesclass", short: []string{"vac"}, answers: true,
 			admit: checked(validation.VolumeAttributesClass)},
 		{GroupVersionKind: resources.WithKind("DeviceClass"), resource: "deviceclasses", singular: "deviceclass", answers: true, generation: true, admit: checked(validation.DeviceClass)},
-		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", versioned: true, status: true, generation: true, admit: admitTaintRule},
-		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, admit: admitResourceClaim},
+		{GroupVersionKind: resources.WithKind("DeviceTaintRule"), resource: "devicetaintrules", singular: "devicetaintrule", versioned: true, status: true, fixed: allMeta, generation: true, admit: admitTaintRule},
+		{GroupVersionKind: resources.WithKind("ResourceClaim"), resource: "resourceclaims", singular: "resourceclaim", answers: true, namespaced: true, status: true, fixed: allMeta, admit: admitResourceClaim},
 		{GroupVersionKind: resources.WithKind("ResourceClaimTemplate"), resource: "resourceclaimtemplates", singular: "resourceclaimtemplate", answers: true, namespaced: true, admit: checked(validation.ResourceClaimTemplate)},
-		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, admit: checked(validation.ResourceSlice), fields: sliceFields},
+		{GroupVersionKind: resources.WithKind("ResourceSlice"), resource: "resourceslices", singular: "resourceslice", answers: true, generation: true, admit: admitResourceSlice, fields: sliceFields},
 	}
 }
 
@@ -176,6 +176,25 @@ func admitEndpointSlice(_ *API, object, old store.Object) utilvalidation.ErrorLi
 		before = nil
 	}
 	return validation.EndpointSlice(slice, before)
+}
+
+// admitResourceSlice removes the fields of alpha features of Kubernetes.
+func admitResourceSlice(_ *API, object, old store.Object) utilvalidation.ErrorList {
+	slice := object.(*resourceapi.ResourceSlice)
+	slice.Spec.PartitionTypeAttribute, slice.Spec.SkipNodeOperations = nil, nil
+	for i := range slice.Spec.Devices {
+		device := &slice.Spec.Devices[i]
+		device.NodeAllocatableResources = nil
+		for j := range device.ConsumesCounters {
+			device.ConsumesCounters[j].CompatibilityGroups = nil
+		}
+		for name, a := range device.Attributes {
+			a.BoolValues, a.IntValues, a.StringValues, a.VersionValues = nil, nil, nil, nil
+			device.Attributes[name] = a
+		}
+	}
+	before, _ := old.(*resourceapi.ResourceSlice)
+	return validation.ResourceSlice(slice, before)
 }
 
 // admitResourceClaim admits a claim of devices, which has no status at first.

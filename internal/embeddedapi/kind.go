@@ -42,6 +42,7 @@ type kind struct {
 	short              []string
 	namespaced         bool
 	status             bool                        // has the subresource, and writes elsewhere leave the status alone
+	fixed              []string                    // fields of metadata that a write of the status leaves alone
 	generation         bool                        // counts the changes of its spec
 	annotations        bool                        // and of its annotations
 	answers            bool                        // a deletion answers with the last state of the object
@@ -67,6 +68,9 @@ type conversion struct {
 	serve   func(store.Object) store.Object
 	receive func(store.Object) store.Object
 }
+
+// allMeta are the fields of metadata that clients write.
+var allMeta = []string{"labels", "annotations", "finalizers"}
 
 // fitsPath is a name that kube-apiserver leaves to clients: it fits in a path and, before the extension of a
 // manifest, in the name of a file that is not hidden.
@@ -124,7 +128,7 @@ func schedulingKinds() []*kind {
 		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, admit: checked(podvalidation.CSINode), columns: csiNodeColumns},
 		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true,
 			admit: checked(podvalidation.CSIStorageCapacity)},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, versioned: true,
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, fixed: allMeta, versioned: true,
 			admit: admitAttachment, columns: attachmentColumns},
 		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
 			admit: admitVolume, columns: volumeColumns},

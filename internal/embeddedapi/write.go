@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
+	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -225,7 +226,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	case c.sub == resize:
 		object = a.resized(old.(*v1.Pod), object.(*v1.Pod))
 	case c.kind.status && !c.internal:
-		object = part(c.sub, old, object)
+		object = c.part(old, object)
 	}
 	if managed && !early { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
@@ -256,7 +257,7 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 }
 
 func (c change) writer() apply.Writer {
-	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status}
+	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status, Fixed: c.kind.fixed}
 }
 
 // manager is the name under which the client of a request manages fields.
@@ -302,7 +303,8 @@ func keepMeta(old, object store.Object) {
 
 // part takes the part that a write may change, the status or everything else, and the
 // rest from old.
-func part(sub string, old, object store.Object) store.Object {
+func (c change) part(old, object store.Object) store.Object {
+	sub := c.sub
 	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
 		kept := old.DeepCopyObject().(*v1.Namespace)
 		kept.Spec.Finalizers = namespace.Spec.Finalizers
@@ -320,6 +322,15 @@ func part(sub string, old, object store.Object) store.Object {
 	kept := old.DeepCopyObject().(store.Object)
 	fieldOf(kept, "ObjectMeta").Set(fieldOf(object, "ObjectMeta"))
 	kept.SetOwnerReferences(old.GetOwnerReferences())
+	if slices.Contains(c.kind.fixed, "labels") {
+		kept.SetLabels(old.GetLabels())
+	}
+	if slices.Contains(c.kind.fixed, "annotations") {
+		kept.SetAnnotations(old.GetAnnotations())
+	}
+	if slices.Contains(c.kind.fixed, "finalizers") {
+		kept.SetFinalizers(old.GetFinalizers())
+	}
 	fieldOf(kept, "Status").Set(fieldOf(object, "Status"))
 	return kept
 }

@@ -30,15 +30,22 @@ type Feed struct {
 	// everything kept for the zero one.
 	History func(since time.Time) Event
 	// Current returns the current events. An event that has not changed is not sent
-	// again.
+	// again. An event with Changes has its Data sent to new pages only, and the Changes,
+	// since the call before, to the others.
 	Current func(context.Context) ([]Event, error)
 }
 
 // Event is sent to a page as JSON.
 type Event struct {
-	Name string
-	Data any
+	Name    string
+	Data    any
+	Changes any // nil: the whole Data is sent
 }
+
+// Unchanged is the Changes of an event that is sent to new pages only.
+var Unchanged any = unchanged{}
+
+type unchanged struct{}
 
 // hub is the open pages and the last events.
 type hub struct {
@@ -59,12 +66,12 @@ type listener struct {
 	isNew  bool        // it has not received the current events
 }
 
-// frame is an encoded event.
+// frame is an event for the open pages.
 type frame struct {
-	name    string
-	text    []byte
-	data    []byte // part of text
-	changed bool
+	name  string
+	whole func() []byte // for new pages
+	news  []byte        // for the others; empty: it has not changed
+	data  []byte        // of an event without Changes
 }
 
 func newHub() hub {
@@ -106,11 +113,12 @@ func (p *Page) update(ctx context.Context) bool {
 		p.read(ctx)
 	}
 	var whole, news []byte
+	arrived := p.arrived()
 	for _, f := range p.last {
-		whole = append(whole, f.text...)
-		if f.changed {
-			news = append(news, f.text...)
+		if len(arrived) > 0 {
+			whole = append(whole, f.whole()...)
 		}
+		news = append(news, f.news...)
 	}
 	if news == nil {
 		news = []byte(":\n\n") // keeps the connection open
@@ -119,10 +127,9 @@ func (p *Page) update(ctx context.Context) bool {
 	defer p.mu.Unlock()
 	for l := range p.listeners {
 		switch {
-		case l.isNew:
-			l.isNew = false
+		case arrived[l]:
 			p.send(l, whole)
-		case stale:
+		case stale && !l.isNew:
 			p.send(l, news)
 		}
 	}
@@ -144,33 +151,49 @@ func (p *Page) read(ctx context.Context) {
 	events, err := p.feed.Current(ctx)
 	p.readAt = time.Now()
 	if err != nil {
-		events = []Event{{"fault", err.Error()}}
+		events = []Event{{Name: "fault", Data: err.Error()}}
 	}
 	last := p.last
 	p.last = make([]frame, 0, len(events))
 	for _, e := range events {
-		f := encode(e, p.readAt)
-		f.changed = true
-		for i := range last {
-			if last[i].name == f.name && bytes.Equal(last[i].data, f.data) {
-				f.changed = false
-			}
-		}
-		p.last = append(p.last, f)
+		p.last = append(p.last, newFrame(e, p.readAt, last))
 	}
 }
 
-// encode writes an event as server-sent event (WHATWG HTML). Its id is the time in
-// milliseconds.
-func encode(e Event, at time.Time) frame {
-	data, err := json.Marshal(e.Data)
-	if err != nil {
-		e.Name, data = "fault", fmt.Appendf(nil, "%q", err.Error())
+// newFrame encodes an event, unless it is whole and no page needs that.
+func newFrame(e Event, at time.Time, last []frame) frame {
+	f := frame{name: e.Name}
+	switch e.Changes {
+	case nil:
+		var text []byte
+		text, f.data = encode(e.Name, e.Data, at)
+		f.whole = func() []byte { return text }
+		f.news = text
+		for _, before := range last {
+			if before.name == f.name && before.data != nil && bytes.Equal(before.data, f.data) {
+				f.news = nil
+			}
+		}
+		return f
+	case Unchanged:
+	default:
+		f.news, _ = encode(e.Name, e.Changes, at)
 	}
-	text := fmt.Appendf(nil, "event: %s\nid: %d\ndata: ", e.Name, at.UnixMilli())
+	f.whole = sync.OnceValue(func() []byte { text, _ := encode(e.Name, e.Data, at); return text })
+	return f
+}
+
+// encode writes an event as server-sent event (WHATWG HTML). Its id is the time in
+// milliseconds; data is part of the text.
+func encode(name string, value any, at time.Time) (text, data []byte) {
+	data, err := json.Marshal(value)
+	if err != nil {
+		name, data = "fault", fmt.Appendf(nil, "%q", err.Error())
+	}
+	text = fmt.Appendf(nil, "event: %s\nid: %d\ndata: ", name, at.UnixMilli())
 	begin := len(text)
 	text = fmt.Appendf(text, "%s\n\n", data)
-	return frame{name: e.Name, text: text, data: text[begin:]}
+	return text, text[begin:]
 }
 
 // events serves /v1/events until the page is closed, or the program ends.
@@ -195,7 +218,9 @@ func (p *Page) events(w http.ResponseWriter, r *http.Request) {
 		_, err := w.Write(text)
 		return err == nil && line.Flush() == nil
 	}
-	for text, open := encode(p.feed.History(since), time.Now()).text, true; open && write(text); {
+	past := p.feed.History(since)
+	text, _ := encode(past.Name, past.Data, time.Now())
+	for open := true; open && write(text); {
 		select {
 		case text, open = <-l.frames:
 		case <-r.Context().Done():
@@ -208,6 +233,20 @@ func (h *hub) hasListeners() bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return len(h.listeners) > 0
+}
+
+// arrived are the pages that have not received the current events. They are not new from
+// now on.
+func (h *hub) arrived() map[*listener]bool {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	arrived := map[*listener]bool{}
+	for l := range h.listeners {
+		if l.isNew {
+			l.isNew, arrived[l] = false, true
+		}
+	}
+	return arrived
 }
 
 // join returns nil at the maximum of listeners.

@@ -67,9 +67,9 @@ type fixture struct {
 
 func newFixture(t *testing.T) *fixture {
 	w := &fixture{T: t}
-	w.now.Store(&[]Event{{"a", 1}, {"b", "x\ny"}})
+	w.now.Store(&[]Event{{Name: "a", Data: 1}, {Name: "b", Data: "x\ny"}})
 	w.page = New(own, Feed{
-		History: func(since time.Time) Event { return Event{"past", since.UnixMilli()} },
+		History: func(since time.Time) Event { return Event{Name: "past", Data: since.UnixMilli()} },
 		Current: func(context.Context) ([]Event, error) {
 			w.looks.Add(1)
 			if now := w.now.Load(); now != nil {
@@ -147,15 +147,43 @@ func TestPagesReceiveThePastThenTheStateThenChanges(t *testing.T) {
 		w := newFixture(t)
 		first, leave := w.listen()
 		w.expect(first, past, whole, beat)
-		w.now.Store(&[]Event{{"a", 2}, {"b", "x\ny"}})
+		w.now.Store(&[]Event{{Name: "a", Data: 2}, {Name: "b", Data: "x\ny"}})
 		w.expect(first, "event: a\ndata: 2\n\n", beat)
 		w.now.Store(nil)
 		w.expect(first, "event: fault\ndata: \"busy\"\n\n")
-		w.now.Store(&[]Event{{"a", 2}})
+		w.now.Store(&[]Event{{Name: "a", Data: 2}})
 		w.expect(first, "event: a\ndata: 2\n\n")
 		second, leaveToo := w.listen("Last-Event-ID", "1234")
 		w.expect(second, "event: past\ndata: 1234\n\n", "event: a\ndata: 2\n\n")
 		w.expect(first, beat)
+		leave()
+		leaveToo()
+		w.stop()
+		w.all.Wait()
+	})
+}
+
+func TestChangesAreSentToPagesThatHaveTheState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		w := newFixture(t)
+		show := func(whole int, changes any) { w.now.Store(&[]Event{{Name: "a", Data: whole, Changes: changes}}) }
+		show(1, Unchanged)
+		first, leave := w.listen()
+		w.expect(first, past, "event: a\ndata: 1\n\n", beat)
+		show(12, "+1")
+		w.expect(first, "event: a\ndata: \"+1\"\n\n")
+		second, leaveToo := w.listen()
+		w.expect(second, past, "event: a\ndata: 12\n\n")
+		show(20, "+8")
+		for _, s := range []*stream{first, second} {
+			w.expect(s, "event: a\ndata: \"+8\"\n\n")
+		}
+		show(20, Unchanged)
+		w.expect(first, beat)
+		w.expect(second, beat)
+		show(20, nil)
+		w.expect(first, "event: a\ndata: 20\n\n")
+		w.expect(second, "event: a\ndata: 20\n\n")
 		leave()
 		leaveToo()
 		w.stop()

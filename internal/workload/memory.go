@@ -53,13 +53,14 @@ func (w *workload) holdBytes(target func(held int64) int64) error {
 		// A huge page would be 2 MiB in a moment. A kernel without them refuses.
 		_ = syscall.Madvise(w.memory, adviseNoHugePages)
 	}
-	to := min(target(w.held), MaxMemory)
+	page := int64(os.Getpagesize())
+	to := min((target(w.held)+page-1)/page*page, MaxMemory)
 	if to < w.held {
 		err := syscall.Madvise(w.memory[to:w.held], syscall.MADV_DONTNEED)
 		w.held = to
 		return err
 	}
-	for page := int64(os.Getpagesize()); w.held < to; w.held += page {
+	for ; w.held < to; w.held += page {
 		w.memory[w.held] = 1
 		if w.stamps != nil && w.held%StampEvery == 0 {
 			binary.NativeEndian.PutUint64(w.stamps[w.held/StampEvery*stampSize:], uint64(time.Now().UnixNano()))
@@ -80,6 +81,30 @@ func (w *workload) leak(args []string) error {
 		_ = paced(rate, most-before, func(done int64) error {
 			return w.holdBytes(func(held int64) int64 { return max(held, before+done) })
 		})
+	}()
+	return nil
+}
+
+// burst is like requests that are answered: what is delayed is not made up for.
+func (w *workload) burst(args []string) error {
+	var rate int64
+	if err := sizes(args[:1], &rate); err != nil {
+		return err
+	}
+	lasts, err := time.ParseDuration(args[1])
+	if err != nil {
+		return err
+	}
+	go func() {
+		const step = 10 * time.Millisecond
+		var more int64
+		for begun, tick := time.Now(), time.Tick(step); time.Since(begun) < lasts; <-tick {
+			if w.holdBytes(func(held int64) int64 { return held + rate/int64(time.Second/step) }) != nil {
+				break
+			}
+			more += rate / int64(time.Second/step)
+		}
+		_ = w.holdBytes(func(held int64) int64 { return max(0, held-more) })
 	}()
 	return nil
 }

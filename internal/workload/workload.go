@@ -5,6 +5,7 @@
 //	hold SIZE               touch or give back memory until it holds so much
 //	grow SIZE               hold so much more
 //	leak RATE SIZE          hold more and more in the background, RATE a second (0: without pause), up to SIZE
+//	burst RATE TIME         hold more and more in the background, at most RATE a second, and give that back after a time
 //	stamps FILE             note in a file when it touches each StampEvery of memory, see ReadStamps
 //	write FILE SIZE [RATE]  append to a file, in the background where RATE is not 0
 //	unlinked FILE SIZE      write a file and delete it without closing it
@@ -125,7 +126,7 @@ func (w *workload) obey(line string) error {
 		return errors.New("no order")
 	}
 	o, known := map[string]order{
-		"hold": {1, w.hold}, "grow": {1, w.grow}, "leak": {2, w.leak}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
+		"hold": {1, w.hold}, "grow": {1, w.grow}, "leak": {2, w.leak}, "burst": {2, w.burst}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
 		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "copy": {2, w.copy}, "read": {1, w.read}, "print": {1, w.print},
 		"fork": {1, w.fork}, "shell": {1, w.shell}, "rename": {1, w.rename}, "enter": {1, w.enter},
 		"on": {2, w.onSignal}, "ignore-term": {0, w.ignoreTerm}, "note": {1, w.note}, "exit": {1, w.exit},

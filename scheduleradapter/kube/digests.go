@@ -71,10 +71,10 @@ func nodeDigest(o metav1.Object) *nodetable.Node {
 }
 
 // podDigest is that of a pod in the informer's store; here is false if it has completed.
-func podDigest(o metav1.Object) (pod *nodetable.Pod, here bool) {
+func podDigest(templates *nodetable.Templates, o metav1.Object) (pod *nodetable.Pod, here bool) {
 	if bound, ok := o.(*boundPod); ok {
 		return bound.pod, true
 	}
 	object := o.(*v1.Pod)
-	return nodetable.NewPod(object), !completed(object)
+	return templates.NewPodWithObject(object), !completed(object)
 }

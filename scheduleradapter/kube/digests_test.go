@@ -8,6 +8,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 // TestTheInformerKeepsDigestsOfPodsOnNodes: the store has them under their names with
@@ -40,7 +41,7 @@ func TestTheInformerKeepsDigestsOfPodsOnNodes(t *testing.T) {
 		if object.GetName() != name || object.GetNamespace() != "default" || object.GetUID() != "u" || object.GetResourceVersion() != "5" {
 			t.Errorf("of a pod that is %s %+v is kept", name, kept)
 		}
-		if digest, here := podDigest(object); digest.String() != "default/"+name || here != (name != "completed") {
+		if digest, here := podDigest(nodetable.NewTemplates(), object); digest.String() != "default/"+name || here != (name != "completed") {
 			t.Errorf("pod %s that is %s: %v", digest, name, here)
 		}
 	}

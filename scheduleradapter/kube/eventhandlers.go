@@ -30,6 +30,8 @@ type Watch struct {
 	storage *volumes.Storage
 	log     *slog.Logger
 
+	templates *nodetable.Templates
+
 	mu      sync.Mutex
 	synced  []cache.InformerSynced
 	invalid map[types.UID]bool // left out
@@ -38,7 +40,7 @@ type Watch struct {
 // NewWatch registers with the informers of a factory, which the caller starts
 // later.
 func NewWatch(factory informers.SharedInformerFactory, l *cycle.Loop, storage *volumes.Storage, api *Volumes, log *slog.Logger) (*Watch, error) {
-	w := &Watch{loop: l, storage: storage, log: log, invalid: map[types.UID]bool{}}
+	w := &Watch{loop: l, storage: storage, log: log, templates: nodetable.NewTemplates(), invalid: map[types.UID]bool{}}
 	return w, errors.Join(w.watchNodesAndPods(factory), w.watchGroups(factory), w.watchStorage(factory, api))
 }
 
@@ -133,7 +135,7 @@ func (w *Watch) pod(old, obj metav1.Object) {
 	if deleted {
 		obj = old
 	}
-	pod, here := podDigest(obj)
+	pod, here := podDigest(w.templates, obj)
 	if deleted || !here {
 		w.loop.Do(func() { w.loop.RemovePod(pod) })
 		return

@@ -115,6 +115,9 @@ func (b Bits) Emptied(rows int) Bits {
 	return b
 }
 
+// Grown is b for a number of rows that is at least as high.
+func (b Bits) Grown(rows int) Bits { return longer(b, words(rows)) }
+
 // Copied is a copy of src that reuses the memory of b.
 func (b Bits) Copied(src Bits) Bits { return append(b[:0], src...) }
 

@@ -54,8 +54,8 @@ func newPodLabels(pod *v1.Pod) *podLabels {
 	return &podLabels{labels, labelSetKey(pod.Namespace, labels)}
 }
 
-// Templates digests pods on nodes, such that pods of a workload share one PodTemplate, and
-// nodes. It keeps no template that no pod or node has. Any goroutine may call it.
+// Templates digests pods, such that those of a workload share one PodTemplate, and nodes.
+// It keeps no template that no pod or node has. Any goroutine may call it.
 type Templates struct {
 	mu    sync.Mutex
 	byKey map[string]weak.Pointer[PodTemplate]
@@ -76,18 +76,37 @@ func (t *Templates) NewPod(pod *v1.Pod) *Pod {
 	if !Plain(pod) {
 		return NewPod(pod)
 	}
+	p := t.share(pod)
+	p.Object = p.shared
+	return p
+}
+
+// NewPodWithObject is the digest with the object, for pods that are not Plain too. With devices, a
+// PodGroup or a resize that is not possible a pod has a template of its own.
+func (t *Templates) NewPodWithObject(pod *v1.Pod) *Pod {
+	if !isCommon(pod) {
+		return NewPod(pod)
+	}
+	return t.share(pod)
+}
+
+func (t *Templates) share(pod *v1.Pod) *Pod {
 	common := inCommon(pod)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	p := newPod(pod, t.template(common), t.labels(pod))
-	p.Object = p.shared
-	return p
+	return newPod(pod, t.template(common), t.labels(pod))
 }
 
 // Plain reports whether a pod is on a node and nothing but its digest is read there: it
 // is not being deleted, and has no devices, PodGroup or resize that is not possible.
 func Plain(pod *v1.Pod) bool {
-	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && pod.Spec.SchedulingGroup == nil &&
+	return pod.Spec.NodeName != "" && pod.DeletionTimestamp == nil && isCommon(pod)
+}
+
+// isCommon reports whether the digest of a pod depends on nothing but inCommon and on what is
+// in each pod's own part.
+func isCommon(pod *v1.Pod) bool {
+	return pod.Spec.SchedulingGroup == nil &&
 		len(pod.Spec.ResourceClaims) == 0 && len(pod.Status.ResourceClaimStatuses) == 0 && pod.Status.ExtendedResourceClaimStatus == nil &&
 		!slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 }

@@ -142,8 +142,29 @@ func TestPodsThatAreReadKeepTheirObject(t *testing.T) {
 			if p.Object != object || p.OwnObject() != object {
 				t.Error("the digest has another object")
 			}
+			sameDigest(t, NewTemplates().NewPodWithObject(object), object)
 		})
 	}
+}
+
+// TestPendingPodsOfAWorkloadShareATemplate: also with pods that are being deleted, and each has
+// its object.
+func TestPendingPodsOfAWorkloadShareATemplate(t *testing.T) {
+	templates := NewTemplates()
+	first := templates.NewPod(workloadPod(0))
+	for i := range 3 {
+		object := workloadPod(i)
+		object.Spec.NodeName = ""
+		if i == 2 {
+			object.DeletionTimestamp = &metav1.Time{}
+		}
+		p := templates.NewPodWithObject(object)
+		if p.PodTemplate != first.PodTemplate || p.Object != object || p.OwnObject() != object {
+			t.Errorf("pod %d has a template of its own or another object", i)
+		}
+		sameDigest(t, p, object)
+	}
+	runtime.KeepAlive(first)
 }
 
 // TestTemplatesWithoutPodsAreRemoved: what is kept is bounded by the pods that there are.

@@ -50,7 +50,16 @@ func BenchmarkExplain(b *testing.B) {
 		})
 		b.Run(fmt.Sprintf("%d waiting/nodes", waiting), func(b *testing.B) {
 			for b.Loop() {
-				scheduler.Nodes(time.Time{})
+				var all cycle.NodeCursor
+				scheduler.Next(&all)
+				scheduler.Visit(&all, time.Time{}, scheduler.Table.Len())
+			}
+		})
+		b.Run(fmt.Sprintf("%d waiting/changed nodes", waiting), func(b *testing.B) {
+			var cursor cycle.NodeCursor
+			for b.Loop() {
+				scheduler.Next(&cursor)
+				scheduler.Visit(&cursor, time.Time{}, scheduler.Table.Len())
 			}
 		})
 	}

@@ -4,6 +4,7 @@ package statuspage
 import (
 	"context"
 	"embed"
+	"maps"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -91,29 +92,38 @@ type overview struct {
 	Placed   int    `json:"placed"` // pods with a node
 	Pending  int    `json:"pending"`
 	Nodes    int    `json:"nodes"`
+
+	Kinds map[cycle.NodeKind]int `json:"kinds"` // number of nodes
 }
 
 // New makes the page. state is the text of the scheduler's state.
 func New(l *cycle.Loop, figures *Figures, state func() string) *page.Page {
 	past := func(since time.Time) page.Event { return page.Event{Name: "figures", Data: figures.since(since)} }
+	shown := newNodes()
 	return page.New(web, page.Feed{History: past, Current: func(ctx context.Context) ([]page.Event, error) {
 		now := time.Now()
-		var o overview
-		var pending []cycle.PendingPod
 		ctx, cancel := context.WithTimeout(ctx, serve.Timeout)
 		defer cancel()
-		nodes, err := cycle.Ask(ctx, l, func() []cycle.NodeSummary {
-			pending, o.Pending, o.Placed = l.Pending(shownPending), l.Queue.Len(), l.Table.PodCount()
-			return l.Nodes(now)
+		type summary struct {
+			overview
+			pending []cycle.PendingPod
+		}
+		is, err := cycle.Ask(ctx, l, func() (is summary) {
+			is.pending, is.Pending, is.Placed, is.Nodes = l.Pending(shownPending), l.Queue.Len(), l.Table.PodCount(), l.Table.Len()
+			return is
 		})
+		if err == nil {
+			err = shown.follow(ctx, l, now)
+		}
 		if err != nil {
+			shown = newNodes()
 			return nil, err
 		}
-		o.At, o.Standing, o.Nodes = now.UnixMilli(), state(), len(nodes)
+		is.At, is.Standing, is.Kinds = now.UnixMilli(), state(), maps.Clone(shown.counts)
 		return []page.Event{
-			{Name: "overview", Data: o},
-			{Name: "pending", Data: pending},
-			{Name: "nodes", Data: nodes},
+			{Name: "overview", Data: is.overview},
+			{Name: "pending", Data: is.pending},
+			shown.event(),
 			past(now.Add(-2 * Interval)),
 		}, nil
 	}})

@@ -144,9 +144,12 @@ func TestALargeClusterWithHostileNames(t *testing.T) {
 	at := time.Now()
 	var nodes []cycle.NodeSummary
 	for i := range 600 {
-		n := cycle.NodeSummary{Name: fmt.Sprintf("worker-%03d", i), Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: cycle.Given{CPU: [2]int64{1000, 8000}, Memory: [2]int64{1 << 30, 16 << 30}, Pods: [2]int64{12, 110}}}
+		n := cycle.NodeSummary{Name: fmt.Sprintf("worker-%03d", i), Kind: cycle.NodeOK, Ready: i%151 != 3, Levels: map[string]string{"memory.available": "ok"}, Given: cycle.Given{CPU: [2]int64{1000, 8000}, Memory: [2]int64{1 << 30, 16 << 30}, Pods: [2]int64{12, 110}}}
 		if level := map[int]string{7: "hard", 11: "soft", 13: "tight"}[i%60]; level != "" {
-			n.Levels["memory.available"] = level
+			n.Levels["memory.available"], n.Kind = level, cycle.NodeKind(level)
+		}
+		if !n.Ready {
+			n.Kind = cycle.NodeUnready
 		}
 		nodes = append(nodes, n)
 	}
@@ -165,7 +168,7 @@ func TestALargeClusterWithHostileNames(t *testing.T) {
 	}
 	address := feed(t, "scheduleradapter/statuspage", cycle.Explanation{Pod: hostile, Nodes: 600, Refused: []cycle.Refused{{Plugin: "<b>bold</b>", Reasons: []string{"<i>no</i>"}, Count: 600, Nodes: []string{}}}, Nearest: []cycle.Near{}, Best: []cycle.Scored{}},
 		page.Event{Name: "figures", Data: figures},
-		page.Event{Name: "overview", Data: map[string]any{"at": at.UnixMilli(), "standing": "schedules", "placed": 7213, "pending": 13, "nodes": 600}},
+		page.Event{Name: "overview", Data: map[string]any{"at": at.UnixMilli(), "standing": "schedules", "placed": 7213, "pending": 13, "nodes": 600, "kinds": map[string]int{"ok": 567, "hard": 10, "soft": 9, "tight": 10, "unready": 4}}},
 		page.Event{Name: "pending", Data: waits}, page.Event{Name: "nodes", Data: nodes})
 	p := openTab(t, browser, address)
 	p.scheme("light")

@@ -46,6 +46,19 @@ func (c *cluster) make(path string, object any) {
 	}
 }
 
+// remove deletes an object by its path.
+func (c *cluster) remove(path string) {
+	c.Helper()
+	request, err := http.NewRequestWithContext(c.Context(), http.MethodDelete, c.url+path, nil)
+	require.NoError(c, err)
+	answer, err := http.DefaultClient.Do(request)
+	require.NoError(c, err)
+	defer answer.Body.Close()
+	if body, _ := io.ReadAll(answer.Body); answer.StatusCode != http.StatusOK {
+		c.Fatalf("DELETE %s: %s: %s", path, answer.Status, body)
+	}
+}
+
 // node makes one, and the Lease that its evictd would keep.
 func (c *cluster) node(name, level string, conditions ...v1.NodeConditionType) {
 	c.Helper()
@@ -103,6 +116,10 @@ func TestThePageOfTheScheduler(t *testing.T) {
 	p.see("the queues over time", `document.querySelector("#depth .curve")?.getAttribute("d").length > 10`)
 	p.see("attempts and how long they took", `/12 scheduled/.test(document.querySelector("#tiles").textContent) && /99 of 100 within \d/.test(document.querySelector("#tiles").textContent)`)
 	p.shoot("light")
+	c.node("node-late", "soft", v1.NodeDiskPressure)
+	p.see("a node that is added", `document.querySelectorAll("#nodes .cell").length === 12 && document.querySelector("#nodes .cell.ink-warn")?.textContent.startsWith("node-late")`)
+	c.remove("/api/v1/nodes/node-late")
+	p.see("that it is removed", `document.querySelectorAll("#nodes .cell").length === 11 && !document.querySelector("#nodes .cell.ink-warn")`)
 	p.click("#pending .link")
 	p.see("why the pod fits nowhere", `/fits 0 of 11 nodes.*Insufficient cpu.*cpu: 5\d.* more than/.test(document.querySelector("dialog")?.textContent)`)
 	p.shoot("explanation")

@@ -29,16 +29,22 @@ func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, fi
 	resident = n.Start("resident", sandbox.Spec{})
 	resident.Do("hold 96Mi")
 	reader = n.Start("reader", sandbox.Spec{Priority: 10})
+	return n, resident, reader, written(t, 200*harness.MiB)
+}
+
+// written makes a file of a size on a disk that has no holes.
+func written(t *testing.T, size int64) (file string) {
+	t.Helper()
 	file = cached(t, 0)
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer f.Close()
-	for range 200 {
+	for range size / harness.MiB {
 		_, err := f.Write(bytes.Repeat([]byte{1}, harness.MiB))
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Sync())
-	return n, resident, reader, file
+	return file
 }
 
 // protectFromStalls starts an evictd with a threshold of memory.stall.

@@ -125,6 +125,12 @@ func TestNotices(t *testing.T) {
 	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", limit: 80 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestCostOf"}}})
 }
 
+// TestLadder judges nothing: each line that begins with | is a shortage of memory with or without a step
+// before an eviction.
+func TestLadder(t *testing.T) {
+	newMachine(t, "make bench-ladder").boot(t, boot{name: "v2", limit: 60 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestLadder$"}}})
+}
+
 // TestSome runs the tests of test/node that EVICTD_VM_RUN selects, a regular expression, on cgroup v2.
 func TestSome(t *testing.T) {
 	run := os.Getenv("EVICTD_VM_RUN")

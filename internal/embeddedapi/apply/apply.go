@@ -66,7 +66,7 @@ func New(scheme *runtime.Scheme, defaults runtime.ObjectDefaulter, unset func(Ob
 	})}
 }
 
-func (m *Managers) of(p part, hasStatus bool) (*managedfields.FieldManager, error) {
+func (m *Managers) of(p part, by Writer) (*managedfields.FieldManager, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if made := m.made[p]; made != nil {
@@ -77,7 +77,7 @@ func (m *Managers) of(p part, hasStatus bool) (*managedfields.FieldManager, erro
 		return nil, err
 	}
 	gv := p.GroupVersion()
-	made, err := managedfields.NewDefaultFieldManager(types, m.scheme, m.defaults, m.scheme, p.GroupVersionKind, gv, p.sub, ignored(p, hasStatus))
+	made, err := managedfields.NewDefaultFieldManager(types, m.scheme, m.defaults, m.scheme, p.GroupVersionKind, gv, p.sub, ignored(p, by))
 	if err == nil {
 		m.made[p] = made
 	}
@@ -85,11 +85,14 @@ func (m *Managers) of(p part, hasStatus bool) (*managedfields.FieldManager, erro
 }
 
 // ignored are the fields that a write of the part does not change.
-func ignored(p part, hasStatus bool) map[fieldpath.APIVersion]fieldpath.Filter {
+func ignored(p part, by Writer) map[fieldpath.APIVersion]fieldpath.Filter {
 	var kept *fieldpath.Set
 	switch {
 	case p.sub == "status":
 		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
+		for _, name := range by.Fixed {
+			kept.Insert(fieldpath.MakePathOrDie("metadata", name))
+		}
 	case p.sub == "resize":
 		var resources []*fieldpath.SetMatcher
 		for _, list := range []string{"containers", "initContainers"} {
@@ -98,7 +101,7 @@ func ignored(p part, hasStatus bool) map[fieldpath.APIVersion]fieldpath.Filter {
 			}
 		}
 		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(p.GroupVersion().String()): fieldpath.NewIncludeMatcherFilter(resources...)}
-	case p.sub == "" && hasStatus:
+	case p.sub == "" && by.HasStatus:
 		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
 	default:
 		return nil
@@ -112,12 +115,14 @@ type Writer struct {
 	Kind      schema.GroupVersionKind
 	Sub       string // the subresource, empty for none
 	HasStatus bool   // the kind has a status that a write without a subresource does not change
+
+	Fixed []string // fields of metadata that a write of the status does not change
 }
 
 // Apply merges a configuration, YAML or JSON, into an object, which is a blank one where there is
 // none. The error is a conflict where another manager has another value and force is false.
 func (m *Managers) Apply(by Writer, live Object, configuration []byte, force bool) (Object, error) {
-	manager, err := m.of(part{by.Kind, by.Sub}, by.HasStatus)
+	manager, err := m.of(part{by.Kind, by.Sub}, by)
 	if err != nil {
 		return nil, err
 	}
@@ -172,7 +177,7 @@ func (m *Managers) Update(by Writer, live, next Object) Object {
 		next.SetManagedFields(nil)
 		return next
 	}
-	manager, err := m.of(part{by.Kind, by.Sub}, by.HasStatus)
+	manager, err := m.of(part{by.Kind, by.Sub}, by)
 	if err != nil || by.Sub == "scale" && !replicasManaged(live) {
 		next.SetManagedFields(live.GetManagedFields())
 		return next
@@ -191,7 +196,7 @@ var replicasPath = []string{"spec", "replicas"}
 
 // withoutReplicas are the managers of an object, none of spec.replicas.
 func (m *Managers) withoutReplicas(by Writer, live Object) (kept []metav1.ManagedFieldsEntry) {
-	if manager, err := m.of(part{by.Kind, ""}, by.HasStatus); err == nil && len(live.GetManagedFields()) == 0 {
+	if manager, err := m.of(part{by.Kind, ""}, by); err == nil && len(live.GetManagedFields()) == 0 {
 		live = m.managedBefore(manager, by, live)
 	}
 	path := fieldpath.NewSet(fieldpath.MakePathOrDie("spec", "replicas"))

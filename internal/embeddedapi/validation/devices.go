@@ -1,7 +1,6 @@
 package validation
 
 import (
-	"slices"
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
@@ -9,7 +8,6 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
-	"k8s.io/utils/ptr"
 )
 
 // ResourceClaim checks a claim of devices, or that it does not change. Expressions are not compiled.
@@ -210,43 +208,4 @@ func poolName(name string, at *field.Path) (faults field.ErrorList) {
 		faults = append(faults, valid(part, at, validation.IsDNS1123Subdomain(part))...)
 	}
 	return faults
-}
-
-// ResourceSlice checks the pool and the devices of a slice but their capacities and counters, and its change where before
-// is not nil.
-func ResourceSlice(s, before *resourceapi.ResourceSlice) field.ErrorList {
-	spec, at := &s.Spec, field.NewPath("spec")
-	pool := at.Child("pool")
-	faults := slices.Concat(driverName(spec.Driver, at.Child("driver")), poolName(spec.Pool.Name, pool.Child("name")), notNegative(spec.Pool.Generation, pool.Child("generation")))
-	if spec.Pool.ResourceSliceCount <= 0 {
-		faults = append(faults, field.Invalid(pool.Child("resourceSliceCount"), spec.Pool.ResourceSliceCount, "must be greater than zero"))
-	}
-	places := 0
-	for _, set := range []bool{spec.NodeName != nil, spec.NodeSelector != nil, ptr.Deref(spec.AllNodes, false), ptr.Deref(spec.PerDeviceNodeSelection, false)} {
-		if set {
-			places++
-		}
-	}
-	switch {
-	case spec.NodeName != nil:
-		faults = append(faults, named(*spec.NodeName, at.Child("nodeName"), nameOfObject)...)
-	case places == 0 && len(spec.SharedCounters) == 0:
-		faults = append(faults, field.Required(at, "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"))
-	}
-	if places > 1 {
-		faults = append(faults, field.Invalid(at, places, "exactly one of `nodeName`, `nodeSelector`, `allNodes`, `perDeviceNodeSelection` is required"))
-	}
-	seen := map[string]bool{}
-	for i, device := range spec.Devices {
-		at := at.Child("devices").Index(i)
-		faults = append(faults, label(device.Name, at.Child("name"))...)
-		faults = append(faults, once(seen, device.Name, at)...)
-		for j, taint := range device.Taints {
-			faults = append(faults, checkDeviceTaint(&taint, false, at.Child("taints").Index(j))...)
-		}
-	}
-	if before == nil {
-		return faults
-	}
-	return slices.Concat(faults, same(spec.Pool.Name, before.Spec.Pool.Name, pool.Child("name")), same(spec.Driver, before.Spec.Driver, at.Child("driver")), same(spec.NodeName, before.Spec.NodeName, at.Child("nodeName")))
 }

@@ -201,14 +201,7 @@ var quotaScopes = []v1.ResourceQuotaScope{v1.ResourceQuotaScopeTerminating, v1.R
 // Quota checks the limits of a quota, and the scopes that they are of.
 func Quota(spec *v1.ResourceQuotaSpec) (faults field.ErrorList) {
 	at := field.NewPath("spec")
-	for name, amount := range spec.Hard {
-		at := at.Child("hard").Key(string(name))
-		faults = append(faults, checkResourceName(name, at)...)
-		if !strings.Contains(string(name), "/") && !isCounted(name) {
-			faults = append(faults, field.Invalid(at, name, "must be a standard resource for quota"))
-		}
-		faults = append(faults, checkAmount(name, amount, at)...)
-	}
+	faults = checkQuotaAmounts(spec.Hard, at.Child("hard"))
 	scopes := at.Child("scopes")
 	for _, scope := range spec.Scopes {
 		if !slices.Contains(quotaScopes, scope) {
@@ -242,6 +235,18 @@ func Quota(spec *v1.ResourceQuotaSpec) (faults field.ErrorList) {
 		}
 	}
 	return append(faults, checkConflict(all, of)...)
+}
+
+func checkQuotaAmounts(list v1.ResourceList, of *field.Path) (faults field.ErrorList) {
+	for name, amount := range list {
+		at := of.Key(string(name))
+		faults = append(faults, checkResourceName(name, at)...)
+		if !strings.Contains(string(name), "/") && !isCounted(name) {
+			faults = append(faults, field.Invalid(at, name, "must be a standard resource for quota"))
+		}
+		faults = append(faults, checkAmount(name, amount, at)...)
+	}
+	return faults
 }
 
 // checkConflict refuses scopes of which no pod has both.

@@ -4,7 +4,6 @@ import (
 	"regexp"
 	"slices"
 
-	appsv1 "k8s.io/api/apps/v1"
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
@@ -146,34 +145,4 @@ func Budget(spec *policyv1.PodDisruptionBudgetSpec) (faults field.ErrorList) {
 	faults = append(faults, amountOrShare(spec.MaxUnavailable, true, at.Child("maxUnavailable"))...)
 	faults = append(faults, optional(spec.UnhealthyPodEvictionPolicy, at.Child("unhealthyPodEvictionPolicy"), policyv1.AlwaysAllow, policyv1.IfHealthyBudget)...)
 	return append(faults, metav1validation.ValidateLabelSelector(spec.Selector, metav1validation.LabelSelectorValidationOptions{}, at.Child("selector"))...)
-}
-
-// BudgetStatus checks the numbers of a budget's status.
-func BudgetStatus(s *policyv1.PodDisruptionBudgetStatus) (faults field.ErrorList) {
-	for name, n := range map[string]int32{"disruptionsAllowed": s.DisruptionsAllowed, "currentHealthy": s.CurrentHealthy, "desiredHealthy": s.DesiredHealthy, "expectedPods": s.ExpectedPods} {
-		faults = append(faults, notNegative(n, field.NewPath("status", name))...)
-	}
-	return faults
-}
-
-// DeploymentStatus checks the numbers of a Deployment's status, and that its count of collisions does not decrease.
-func DeploymentStatus(now, before *appsv1.DeploymentStatus) field.ErrorList {
-	at := field.NewPath("status")
-	faults := counts(at, count{"replicas", &now.Replicas}, count{"updatedReplicas", &now.UpdatedReplicas}, count{"readyReplicas", &now.ReadyReplicas}, count{"availableReplicas", &now.AvailableReplicas},
-		count{"unavailableReplicas", &now.UnavailableReplicas}, count{"terminatingReplicas", now.TerminatingReplicas}, count{"collisionCount", now.CollisionCount})
-	faults = append(faults, notNegative(now.ObservedGeneration, at.Child("observedGeneration"))...)
-	for _, c := range []struct {
-		name    string
-		n, most int32
-		of      string
-	}{{"updatedReplicas", now.UpdatedReplicas, now.Replicas, "replicas"}, {"readyReplicas", now.ReadyReplicas, now.Replicas, "replicas"},
-		{"availableReplicas", now.AvailableReplicas, now.Replicas, "replicas"}, {"availableReplicas", now.AvailableReplicas, now.ReadyReplicas, "readyReplicas"}} {
-		if c.n > c.most {
-			faults = append(faults, field.Invalid(at.Child(c.name), c.n, "cannot be greater than "+c.of))
-		}
-	}
-	if was := before.CollisionCount; was != nil && ptr.Deref(now.CollisionCount, 0) < *was {
-		faults = append(faults, field.Invalid(at.Child("collisionCount"), now.CollisionCount, "cannot be decremented"))
-	}
-	return faults
 }

@@ -1,8 +1,8 @@
 // Package validation finds what kube-apiserver refuses in the objects that the embedded API serves. It follows
 // Kubernetes' pkg/apis/*/validation field by field, for what Linux nodes run: the paths and the reasons of the faults are
-// the same, the texts are not. It does not look at plugins of single storage vendors, fields of Windows, Endpoints, and
-// attributes, capacities and counters of devices. It compiles
-// no expressions, changes nothing and sets no defaults. Package admission has the checks that evictd-scheduler simulate needs, too.
+// the same, the texts are not. It does not look at plugins of single storage vendors, fields of Windows, Endpoints and the
+// status of ResourceClaims. It compiles no expressions, changes nothing and sets no defaults. Package admission has the checks that evictd-scheduler
+// simulate needs, too.
 package validation
 
 import (

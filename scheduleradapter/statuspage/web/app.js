@@ -1,12 +1,12 @@
 import { $, Chart, ask, choice, el, facts, keyed, later, listen, open, rates, short, shown, span, table, windows } from "./page.js";
 
 const samples = []; // figures, oldest first
-const seen = { pending: [], nodes: [] };
+const seen = { pending: [], nodes: new Map() }; // nodes by name
 const charts = Object.fromEntries(["depth", "attempts", "latency"].map((id) => [id, new Chart($(id), { height: 170, label: `${id} over time; arrow keys read values` })]));
 const minutes = choice($("window"), "window", windows, (m) => `${m} min`, draw);
 const keep = (name) => (latest) => { seen[name] = latest; draw(); };
 
-listen({ figures: (news) => { later(samples, news); draw(); }, overview: keep("overview"), pending: keep("pending"), nodes: keep("nodes") });
+listen({ figures: (news) => { later(samples, news); draw(); }, overview: keep("overview"), pending: keep("pending"), nodes: followNodes });
 $("find").addEventListener("input", draw);
 
 function draw() {
@@ -96,11 +96,14 @@ function openPod(name) {
 
 const kinds = [["hard", "bad", "beyond a hard threshold"], ["soft", "warn", "beyond a soft threshold"], ["pressed", "bad", "under pressure"], ["tight", "tight", "near a threshold"], ["unready", "off", "not ready"], ["ok", "good", "below all thresholds"]];
 
-/** kindOf a node: the worst of its levels and conditions. */
-function kindOf(n) {
-  const levels = n.silent ? [] : Object.values(n.levels ?? {});
-  if (!n.ready) return "unready";
-  return ["hard", "soft"].find((l) => levels.includes(l)) ?? (n.conditions?.length ? "pressed" : levels.includes("tight") ? "tight" : "ok");
+/** followNodes takes all shown nodes, or what has changed of them. */
+function followNodes(news) {
+  if (Array.isArray(news)) seen.nodes = new Map(news.map((n) => [n.name, n]));
+  else {
+    for (const name of news.gone) seen.nodes.delete(name);
+    for (const n of news.changed) seen.nodes.set(n.name, n);
+  }
+  draw();
 }
 
 function noteOf(n) {
@@ -112,20 +115,20 @@ function noteOf(n) {
 const share = (n, resource) => `${resource} ${Math.round((100 * n.given[resource][0]) / (n.given[resource][1] || 1))} % requested`;
 
 function drawNodes() {
-  const nodes = seen.nodes, count = {};
-  for (const n of nodes) count[kindOf(n)] = (count[kindOf(n)] ?? 0) + 1;
+  const nodes = [...seen.nodes.values()], count = seen.overview.kinds;
   $("no-nodes").hidden = nodes.length > 0;
+  $("nodes-sum").textContent = seen.overview.nodes > nodes.length ? `${nodes.length} of ${seen.overview.nodes}` : "";
   $("nodes-legend").replaceChildren(...kinds.filter(([kind]) => count[kind]).map(([kind, ink, text]) => el("span", { class: `ink-${ink}` }, `${count[kind]} ${text}`)));
   $("nodes").classList.toggle("small", nodes.length > 120);
   $("nodes").style.setProperty("--cell", nodes.length > 120 ? (nodes.length > 1500 ? "10px" : "18px") : "160px");
-  const rank = (n) => kinds.findIndex(([kind]) => kind === kindOf(n));
-  keyed($("nodes"), [...nodes].sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, undefined, { numeric: true })), (n) => n.name, (n) =>
+  const rank = (n) => kinds.findIndex(([kind]) => kind === n.kind);
+  keyed($("nodes"), nodes.sort((a, b) => rank(a) - rank(b) || a.name.localeCompare(b.name, undefined, { numeric: true })), (n) => n.name, (n) =>
     el("button", { class: `cell ink-${kinds[rank(n)][1]}`, type: "button", title: `${n.name}: ${noteOf(n)}`, "aria-label": `${n.name}: ${noteOf(n)}`, onclick: () => openNode(n.name) },
       el("span", { class: "name" }, n.name), el("span", { class: "note" }, noteOf(n))));
 }
 
 function openNode(name) {
-  const n = seen.nodes.find((node) => node.name === name);
+  const n = seen.nodes.get(name);
   if (!n) return;
   const given = (resource, write) => `${write(n.given[resource][0])} of ${write(n.given[resource][1])} requested`;
   open(name, [

@@ -12,8 +12,7 @@ import (
 )
 
 // fields are parts of objects, right and wrong ones, by the paths of their kinds in {ns}. Kinds that random
-// requests make have theirs in parts_test.go. The embedded API does not check Endpoints, and attributes, capacities and
-// counters of devices.
+// requests make have theirs in parts_test.go. The embedded API does not check Endpoints.
 var fields = map[string][]string{
 	"/api/v1/namespaces/{ns}/services": {
 		`{"spec":{"clusterIP":null}}`, `{"spec":{"clusterIP":""}}`, `{"spec":{"ports":[{"port":80}]}}`, `{"spec":{"ports":[{"port":0},{"port":80,"name":"a","protocol":"SCTP"}]}}`, `{"spec":{"ports":[{"port":80,"name":"a"},{"port":80,"name":"a"}]}}`,
@@ -99,6 +98,15 @@ var fields = map[string][]string{
 	"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims":         claimFields("spec"),
 	"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaimtemplates": claimFields("spec", "spec"),
 	"/apis/resource.k8s.io/v1/resourceslices": {`{"spec":{"nodeName":"N_"}}`, `{"spec":{"nodeName":"other"}}`, `{"spec":{"nodeName":null}}`, `{"spec":{"allNodes":true}}`, `{"spec":{"driver":"A_"}}`, `{"spec":{"driver":"other"}}`, `{"spec":{"pool":{"name":"","resourceSliceCount":0,"generation":-1}}}`, `{"spec":{"pool":{"name":"other"}}}`,
+		`{"spec":{"nodeName":""}}`, `{"spec":{"allNodes":false,"perDeviceNodeSelection":false}}`, `{"spec":{"nodeName":null,"nodeSelector":{"nodeSelectorTerms":[]}}}`, `{"spec":{"nodeSelector":{"nodeSelectorTerms":[{"matchExpressions":[{"key":"a","operator":"Near"}]}]}}}`, `{"spec":{"sharedCounters":[{"name":"a","counters":{"m":{"value":"1"}}}]}}`,
+		`{"spec":{"sharedCounters":[{"name":"","counters":{}},{"name":"A_","counters":{"B_":{"value":"1"}}},{"name":"a","counters":{"m":{"value":"1"}}},{"name":"a","counters":{"m":{"value":"1"}}}],"devices":[{"name":"d"}]}}`,
+		`{"spec":{"nodeName":null,"perDeviceNodeSelection":true,"devices":[{"name":"a"},{"name":"b","nodeName":"N_"},{"name":"c","nodeName":"","allNodes":false},{"name":"d","allNodes":true,"nodeName":"n"},{"name":"e","nodeSelector":{"nodeSelectorTerms":[]}},{"name":"f","allNodes":true}]}}`,
+		`{"spec":{"devices":[{"name":"a","nodeName":"n"},{"name":"b","consumesCounters":[{"counterSet":"","counters":{}},{"counterSet":"A_","counters":{"B_":{"value":"1"}},"compatibilityGroups":["a"]}]},{"name":"c","consumesCounters":[{"counterSet":"s","counters":{"m":{"value":"1"}}},{"counterSet":"s","counters":{"m":{"value":"1"}}}]}]}}`,
+		`{"spec":{"devices":[{"name":"a","attributes":{"A-":{"int":1},"a/b/c":{"int":1},"/b":{"int":1},"a.b/":{"bool":true},"A_/x":{"bool":true},"b":{},"c":{"int":1,"bool":true},"d":{"version":"1.2"},"e":{"version":"1.2.3-a.1+b.c"},"f":{"string":"` + strings.Repeat("a", 65) + `"},"g":{"version":"01.2.3"},"h":{"strings":["a"]},"` + strings.Repeat("a", 33) + `":{"int":2}}}]}}`,
+		`{"spec":{"devices":[{"name":"a","bindingConditions":["a/b","a/b","-"],"bindingFailureConditions":["a/b","c"]},{"name":"b","bindingConditions":["a"]},{"name":"c","bindingFailureConditions":["a"]},{"name":"d","bindsToNode":true,"bindingConditions":["a"],"bindingFailureConditions":["b"]},{"name":"e","bindingConditions":["a","b","c","d","e"],"bindingFailureConditions":["f"]}]}}`,
+		`{"spec":{"devices":[{"name":"a","capacity":{"d":{"value":"1","requestPolicy":{"default":"1"}},"-":{"value":"1"}}},{"name":"b","allowMultipleAllocations":true,"capacity":{"d":{"value":"4","requestPolicy":{"default":"5","validValues":["1","3","2","2","8"]}},"e":{"value":"4","requestPolicy":{"validValues":["1"]}},"f":{"value":"4","requestPolicy":{"default":"1","validValues":["1"],"validRange":{"min":"1"}}}}}]}}`,
+		`{"spec":{"devices":[{"name":"a","allowMultipleAllocations":true,"capacity":{"a":{"value":"4","requestPolicy":{"default":"1","validRange":{}}},"b":{"value":"4","requestPolicy":{"validRange":{"min":"1"}}},"c":{"value":"4","requestPolicy":{"default":"1","validRange":{"min":"5","max":"3","step":"0"}}},"d":{"value":"4","requestPolicy":{"default":"9","validRange":{"min":"1","max":"8","step":"5"}}},"e":{"value":"10","requestPolicy":{"default":"3","validRange":{"min":"1","max":"9","step":"3"}}},"f":{"value":"4","requestPolicy":{"default":"1","validRange":{"min":"1","step":"100u"}}},"g":{"value":"4","requestPolicy":{"default":"1","validRange":{"min":"-1","max":"3","step":"2"}}},"h":{"value":"4","requestPolicy":{"default":"1500m","validRange":{"min":"500m","max":"4","step":"500m"}}}}}]}}`,
+		`{"spec":{"partitionTypeAttribute":"a","skipNodeOperations":["NodePrepareResources"],"devices":[{"name":"a","nodeAllocatableResources":{"x":{}}}]}}`,
 		`{"spec":{"devices":[{"name":"a","attributes":{"b":{"string":"c"}},"capacity":{"d":{"value":"1"}}}]}}`, `{"spec":{"devices":[{"name":"A_"},{"name":"a"},{"name":"a"}]}}`, `{"spec":{"devices":[{"name":"a","taints":[{"key":"k","effect":"Other"}]}]}}`},
 }
 

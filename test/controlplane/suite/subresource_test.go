@@ -34,7 +34,11 @@ func (r random) subresource(kind, name, path string) request {
 		case 2:
 			return r.sends("PATCH", path+"/scale"+r.options(), "merge", object{"spec": object{"replicas": r.IntN(4)}})
 		}
-		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"status": pick(r, object{"replicas": r.IntN(3), "observedGeneration": 1}, object{"readyReplicas": r.IntN(4) - 1, "availableReplicas": r.IntN(3)})})
+		return r.sends("PATCH", path+"/status"+r.options(), "merge", object{"metadata": object{"labels": object{"seen": pick[any](r, "x", nil)}}, "status": pick(r, object{"replicas": r.IntN(3), "observedGeneration": 1}, object{"readyReplicas": r.IntN(4) - 1, "availableReplicas": r.IntN(3)})})
+	}
+	if parts := statuses[resources[kind]]; parts != nil && r.chance(2) {
+		body := object{"metadata": object{"labels": object{"seen": "x"}, "annotations": object{"seen": "x"}}, "status": r.part(parts)}
+		return r.sends("PATCH", path+"/status"+r.options(), pick(r, "merge", "strategic"), body)
 	}
 	user := object{"user": pick(r, "jane", ""), "groups": []string{"system:masters"}, "resourceAttributes": object{"verb": "get", "resource": "pods", "namespace": "{ns}"}}
 	return r.sends("POST", pick(r, "/apis/authorization.k8s.io/v1/subjectaccessreviews", "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews",

@@ -1,0 +1,189 @@
+package node_test
+
+import (
+	"cmp"
+	"fmt"
+	"os"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
+	"github.com/evictd/evictd/test/harness"
+	"github.com/evictd/evictd/test/vm/machine"
+)
+
+// shortageLasts is how long a shortage of TestLadder is watched.
+const shortageLasts = 20 * time.Second
+
+// shortage is a shortage of memory on a node of 512 MiB, and the step that is taken before an eviction.
+type shortage struct {
+	name string
+	// settings of evictd in both runs, and of the step in the second one.
+	settings, step string
+	// flags are those of evictd; nil for those of a node with a soft threshold.
+	flags func(t *testing.T, settings string) []string
+	// pods starts all but the bystander. It returns those that evictd has to know, and what happens in each
+	// second from 0.
+	pods func(n *harness.Node, bystander *harness.Pod) (pods []*harness.Pod, happens func(second int))
+}
+
+var shortages = []shortage{
+	{
+		// Each file is read three times, so that workingSet counts it as used, and is not needed after that.
+		name: "a storm of page cache", settings: "memoryModel: workingSet\n", step: "memoryReclaimBudget: 512Mi\n",
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
+			reader := n.Start("reader", sandbox.Spec{Priority: 10})
+			var files []string
+			for range 12 {
+				files = append(files, cached(n.T.(*testing.T), 40*harness.MiB))
+			}
+			return []*harness.Pod{reader}, func(second int) {
+				if second < len(files) {
+					reader.Do("read %s 3", files[second])
+				}
+			}
+		},
+	},
+	{
+		name: "a leak that the application can give back", step: "warningNamespaces: [default]\nwarningLead: 5s\n",
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
+			cache := n.Start("cache", sandbox.Spec{Annotations: map[string]string{"evictd.io/notify": "SIGUSR1"}})
+			cache.Do("on USR1 hold 16Mi")
+			return []*harness.Pod{cache}, func(second int) {
+				if second == 0 {
+					cache.Do("burst 30Mi 20s")
+				}
+			}
+		},
+	},
+	{
+		// The burst needs its memory for as long as it lasts; what is not there is not used.
+		name: "a slow leak beside a burst", step: "memoryThrottlePeriod: 5s\n",
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
+			leak := n.Start("leak", sandbox.Spec{Request: "256Mi"})
+			leak.Do("hold 180Mi")
+			leak.Do("leak 1Mi 220Mi")
+			burst := n.Start("burst", sandbox.Spec{Request: "16Mi"})
+			burst.Do("hold 16Mi")
+			return []*harness.Pod{leak, burst}, func(second int) {
+				if second == 2 {
+					burst.Do("burst 80Mi 5s")
+				}
+			}
+		},
+	},
+	{
+		// All but 180 MiB of the node are in use, and a pod reads a file of 200 MiB again and again. No step avoids the
+		// eviction; the bystander waits until it comes.
+		name: "a node that thrashes", settings: "memoryModel: available\n", step: "evictionHard: {memory.available: 16Mi, memory.stall: 5%}\nmemoryStallWindow: 2s\n",
+		flags: func(t *testing.T, settings string) []string {
+			if !strings.Contains(settings, "evictionHard") {
+				settings += "evictionHard: {memory.available: 16Mi}\n"
+			}
+			return []string{sandbox.Config(configFile(t, settings)), noTransition}
+		},
+		pods: func(n *harness.Node, bystander *harness.Pod) ([]*harness.Pod, func(int)) {
+			t := n.T.(*testing.T)
+			resident, reader := n.Start("resident", sandbox.Spec{}), n.Start("reader", sandbox.Spec{Priority: 10})
+			resident.Do("hold 280Mi")
+			file, own := written(t, 200*harness.MiB), written(t, 24*harness.MiB)
+			return []*harness.Pod{resident, reader}, func(second int) {
+				if second == 0 {
+					bystander.Send("read %s 1000000", own)
+					reader.Send("read %s 1000000", file)
+				}
+			}
+		},
+	},
+	{
+		name: "one bad container of three", step: "containerPressure: restart\n",
+		flags: func(t *testing.T, settings string) []string {
+			return []string{sandbox.Mode("backstop"), sandbox.Config(configFile(t, settings)), sandbox.EvictionHard("memory.available<64Mi"), noTransition}
+		},
+		pods: func(n *harness.Node, _ *harness.Pod) ([]*harness.Pod, func(int)) {
+			_, c := startContainers(n, "web", "app", "proxy", "logs")
+			return []*harness.Pod{c["proxy"], c["app"]}, func(second int) {
+				if second == 0 {
+					c["app"].Send("leak 100Mi 600Mi")
+				}
+			}
+		},
+	},
+}
+
+// TestLadder judges nothing: its lines that begin with | show what becomes of a shortage with and without a step before
+// an eviction.
+func TestLadder(t *testing.T) {
+	machine.Need(t)
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "1"))
+	require.NoError(t, err)
+	fmt.Println("| shortage | step | evicted | under the threshold | the bystander waited for memory |")
+	for _, s := range shortages {
+		for range rounds {
+			for _, step := range []string{"", s.step} {
+				t.Run(s.name+"/"+strings.TrimSpace(cmp.Or(step, "none")), func(t *testing.T) { s.run(t, step) })
+			}
+		}
+	}
+}
+
+func (s *shortage) run(t *testing.T, step string) {
+	n := boundedInMachine(t)
+	bystander := n.Start("bystander", sandbox.Spec{})
+	bystander.Do("hold 48Mi")
+	pods, happens := s.pods(n, bystander)
+	flags := s.flags
+	if flags == nil {
+		flags = func(t *testing.T, settings string) []string { return reclaims(t, "10s", settings) }
+	}
+	d := n.Evictd(flags(t, s.settings+step)...)
+	d.AwaitPods(memorySignal, append(pods, bystander)...)
+	stalled := func() time.Duration {
+		state, err := n.Cgroups.ReclaimState(bystander.Group)
+		if err != nil { // it was evicted
+			return 0
+		}
+		return state.Stall.Some
+	}
+	before, waited, short := stalled(), time.Duration(0), time.Duration(0)
+	begun, last, next := time.Now(), time.Now(), 0
+	for range time.Tick(50 * time.Millisecond) {
+		if time.Since(begun) >= shortageLasts {
+			break
+		}
+		if time.Since(begun) >= time.Duration(next)*time.Second {
+			if pods[len(pods)-1].Runs() {
+				happens(next)
+			}
+			next++
+		}
+		waited = max(waited, stalled()-before)
+		if underPressure(d.Status()) {
+			short += time.Since(last)
+		}
+		last = time.Now()
+	}
+	var evicted []string
+	for _, e := range d.Status().Evictions {
+		evicted = append(evicted, strings.TrimPrefix(e.Pod, "default/"))
+	}
+	fmt.Printf("| %s | %s | %s | %.1f s | %d ms |\n", s.name, cmp.Or(strings.TrimSpace(strings.ReplaceAll(step, "\n", " ")), "none"),
+		cmp.Or(strings.Join(evicted, ", "), "none"), short.Seconds(), waited.Milliseconds())
+	d.Stop()
+	n.Clear(n.Pods().Path())
+}
+
+func underPressure(s *nodestatus.Status) bool {
+	for _, c := range s.Conditions {
+		if c.Type == v1.NodeMemoryPressure {
+			return c.Status == v1.ConditionTrue
+		}
+	}
+	return false
+}
