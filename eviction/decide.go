@@ -305,16 +305,14 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	awaited := st.awaited(in, t.Threshold, ranking)
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.indexInFlight(r.Pod.UID) >= 0 })
 	i := st.nextEligible(ranking, 0)
-	if i < 0 || awaited != nil {
-		if d.Ranking == nil {
-			d.Ranking = ranking
-		}
-		return false
-	}
-	if st.awaitsScan(in, &t, d) {
+	if i >= 0 && awaited == nil && st.awaitsScan(in, &t, d) {
 		return true
 	}
-	if !st.follows(cfg, in, &t, ranking, &ranking[i], missing, held) {
+	follows := i >= 0 && awaited == nil && st.follows(cfg, in, &t, ranking, &ranking[i], missing, held)
+	if group := st.outsideFirst(in, &t, ranking, i >= 0, follows); group >= 0 && awaited == nil {
+		i, follows = group, true
+	}
+	if !follows || awaited != nil {
 		if d.Ranking == nil {
 			d.Ranking = ranking
 		}
@@ -363,7 +361,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		d.Evictions = append(d.Evictions, e)
 		frees, measured := victim.atMost()
 		missing -= frees
-		more = cfg.EnoughVictims && !st.Relief[t.Signal.Condition()].Outside && known && measured && missing > 0
+		more = cfg.EnoughVictims && !e.Pod.Outside && !st.Relief[t.Signal.Condition()].Outside && known && measured && missing > 0
 	}
 	return true
 }

@@ -90,6 +90,7 @@ type KeptRelief struct {
 	Held      int64         `json:"held"`
 	Victim    int64         `json:"victim"`
 	Outside   bool          `json:"outside,omitempty"`
+	Group     bool          `json:"group,omitempty"`
 }
 
 // Keep is the part of the state that outlives the process, as of now.
@@ -116,7 +117,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 		if k.Relief == nil {
 			k.Relief = map[string]KeptRelief{}
 		}
-		k.Relief[Condition(c).String()] = KeptRelief{r.Signal.String(), now.Sub(r.Since), r.Available, r.Held, r.Victim, r.Outside}
+		k.Relief[Condition(c).String()] = KeptRelief{r.Signal.String(), now.Sub(r.Since), r.Available, r.Held, r.Victim, r.Outside, r.Group}
 	}
 	for _, f := range st.InFlight {
 		k.InFlight = append(k.InFlight, KeptVictim{f.UID, f.Container, f.Decided, f.Signal.String(), f.Hard, now.Sub(f.Since), f.Grace, &f.Patience, f.Reported})
@@ -184,7 +185,7 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		r, kept := k.Relief[Condition(c).String()]
 		signal, err := ParseSignal(r.Signal)
 		if kept && err == nil && cfg.has(signal) {
-			st.Relief[c] = Relief{signal, before(r.Since), r.Available, r.Held, r.Victim, r.Outside}
+			st.Relief[c] = Relief{signal, before(r.Since), r.Available, r.Held, r.Victim, r.Outside, r.Group}
 		}
 	}
 	for i := range k.InFlight {

@@ -165,6 +165,8 @@ func (st *State) reclaimsFrom(in *Input, m *PodMemory) (pod *Pod, why string) {
 		return pod, "it has ended"
 	case pod.Protection != "":
 		return pod, string(pod.Protection)
+	case pod.Outside:
+		return pod, "it is no pod"
 	case pod.Estimated: // its request is not known
 		return pod, "its request is not known"
 	case slices.ContainsFunc(st.Round.Stopped, func(s StoppedReclaim) bool { return s.UID == m.UID }):

@@ -15,11 +15,13 @@ import (
 // Protection says why a pod is never evicted. The empty one protects nothing.
 type Protection string
 
-// The three protections.
+// The protections.
 const (
 	StaticPod        Protection = "static pod"
 	MirrorPod        Protection = "mirror pod"
 	CriticalPriority Protection = "system-critical priority"
+	// OmittedGroup protects a cgroup outside of the pods.
+	OmittedGroup Protection = "ManagedOOMPreference=omit"
 )
 
 // PreferenceAnnotation of a pod is first or last: see Preference.
@@ -69,6 +71,9 @@ type Pod struct {
 	// Estimated says that class and requests were inferred from the container runtime,
 	// which is the only source of the pod.
 	Estimated bool
+	// Outside says that it is no pod but a cgroup outside of the pods, whose path is Name. It may be evicted where
+	// memory is short and the pods are not the cause.
+	Outside bool
 	// Terminal pods have ended by themselves (Succeeded, Failed).
 	Terminal bool
 	// TerminationGracePeriod in seconds; nil where the pod does not say.
@@ -155,6 +160,7 @@ func Digest(pod *v1.Pod) *Pod {
 		Protection:             protection(pod),
 
 		ToleratesMemoryPressure: podspec.ToleratesMemoryPressure(pod),
+		Outside:                 podspec.IsCgroup(pod),
 	}
 	for i := range pod.OwnerReferences {
 		if owner := &pod.OwnerReferences[i]; owner.Controller != nil && *owner.Controller {
@@ -162,6 +168,9 @@ func Digest(pod *v1.Pod) *Pod {
 		}
 	}
 	p.Preference, _ = ParsePreference(pod.Annotations[PreferenceAnnotation])
+	if p.Outside && pod.Annotations[podspec.OOMPreference] == podspec.OOMAvoid {
+		p.Preference = EvictLast
+	}
 	if pod.Spec.Priority != nil {
 		p.Priority = *pod.Spec.Priority
 	}
@@ -203,6 +212,8 @@ func Digest(pod *v1.Pod) *Pod {
 
 func protection(pod *v1.Pod) Protection {
 	switch {
+	case podspec.IsCgroup(pod) && pod.Annotations[podspec.OOMPreference] == podspec.OOMOmit:
+		return OmittedGroup
 	case podspec.IsMirror(pod):
 		return MirrorPod
 	case podspec.IsStatic(pod):

@@ -63,6 +63,7 @@ func Predict(cfg *Config, st State, in Input, i int) (Prediction, bool) {
 	ranking := Rank(cfg, t.Signal, in.Candidates, nil)
 	for _, r := range ranking {
 		if st.indexInFlight(r.Pod.UID) < 0 {
+			r.Outside = slices.ContainsFunc(d.Ranking, func(of Ranked) bool { return of.Outside && of.Pod == r.Pod })
 			f.Ranking = append(f.Ranking, r)
 		}
 	}

@@ -28,6 +28,8 @@ type Ranked struct {
 	// Zero exempts the pod from a signal of a disk, and of swap: a pod that may not
 	// swap holds none.
 	WouldFree stats.Amount
+	// Outside says of a cgroup outside of the pods that the pods are not the cause of the shortage.
+	Outside bool
 	// Causes says whether the pod has a part in the contention of memory.stall.
 	Causes bool
 }
@@ -42,6 +44,9 @@ func (r *Ranked) Exempt() string {
 	}
 	if r.Signal == SwapAvailable && r.WouldFree == stats.Known(0) {
 		return "holds no swap"
+	}
+	if r.Pod.Outside && !r.Outside {
+		return "no pod, and evicted only where memory is short and the pods are not the cause"
 	}
 	if r.Signal == MemoryStall && !r.Causes && !r.Exceeds {
 		return "reads no memory back and is within its request"
@@ -95,7 +100,10 @@ var (
 		func(r *Ranked) string { return r.Preference.String() },
 		func(a, b Ranked) int { return cmp.Compare(a.Preference, b.Preference) },
 		func(a, b *Ranked) string {
-			if a.Preference == EvictFirst {
+			switch {
+			case b.Pod.Outside:
+				return fmt.Sprintf("ManagedOOMPreference of %v is avoid", b.Pod)
+			case a.Preference == EvictFirst:
 				return "its annotation " + PreferenceAnnotation + " is first"
 			}
 			return fmt.Sprintf("the annotation %s of %v is last", PreferenceAnnotation, b.Pod)
@@ -208,7 +216,7 @@ func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ra
 			continue
 		}
 		r := Ranked{Candidate: c, Signal: s, Measured: c.measured(s), Request: c.request(s)}
-		if slices.Contains(cfg.PreferenceNamespaces, c.Pod.Namespace) {
+		if c.Pod.Outside || slices.Contains(cfg.PreferenceNamespaces, c.Pod.Namespace) {
 			r.Preference = c.Pod.Preference
 		}
 		switch {

@@ -31,6 +31,8 @@ type Relief struct {
 	// than its request, what they gave back is not available, or pods that may not be
 	// evicted grow faster.
 	Outside bool
+	// Group says that the victim was a cgroup outside of the pods.
+	Group bool
 }
 
 // VictimUsage is the memory of a victim after its SIGKILL, bytes.
@@ -50,13 +52,13 @@ func held(ranking []Ranked) (sum int64) {
 	return sum
 }
 
-// exemptGrow says whether the pods that may not be evicted and use more than they request
-// grow faster together than the others.
+// exemptGrow says whether the pods that may not be evicted and use more than they request, and the cgroups outside
+// of the pods, grow faster together than the others.
 func exemptGrow(ranking []Ranked) bool {
 	var exempt, others int64
 	for i := range ranking {
 		switch r := &ranking[i]; {
-		case r.Pod.Protection == "":
+		case r.Pod.Protection == "" && !r.Pod.Outside:
 			others += max(0, r.Growth)
 		case r.Exceeds:
 			exempt += max(0, r.Growth)
@@ -87,13 +89,36 @@ func (st *State) follows(cfg *Config, in *Input, t *Met, ranking []Ranked, victi
 	return within && !useless && !grows && missing <= held && falls && time.Duration(left) < rest
 }
 
+// outsideFirst is the place in the ranking of the cgroup outside of the pods to evict; negative for none. The pods are
+// not the cause of a shortage of the node's memory, or there is none that may be evicted. It ranks before all pods, or
+// none of them follows the last victim yet. It follows a pod at once, and another cgroup after outsideInterval.
+func (st *State) outsideFirst(in *Input, t *Met, ranking []Ranked, pods, follows bool) int {
+	r := &st.Relief[MemoryPressure]
+	if t.Signal != MemoryAvailable || !t.Hard() || pods && !r.Outside || r.Group && in.Now.Sub(r.Since) < outsideInterval {
+		return -1
+	}
+	for i := range ranking {
+		g := &ranking[i]
+		g.Outside = g.Pod.Outside && g.Exceeds
+	}
+	for i := st.nextEligible(ranking, 0); i >= 0; i = st.nextEligible(ranking, i+1) {
+		switch {
+		case ranking[i].Pod.Outside:
+			return i
+		case follows:
+			return -1
+		}
+	}
+	return -1
+}
+
 // chose records what a victim was chosen by, and what its end frees.
 func (st *State) chose(cfg *Config, in *Input, e *Eviction, frees, held int64) {
 	if !cfg.MeasuresRelief || e.Signal == MemoryStall {
 		return
 	}
 	r := &st.Relief[e.Signal.Condition()]
-	*r = Relief{Signal: e.Signal, Since: in.Now, Available: in.Signals[e.Signal].Available.Or(0), Held: held, Victim: frees, Outside: r.Outside}
+	*r = Relief{Signal: e.Signal, Since: in.Now, Available: in.Signals[e.Signal].Available.Or(0), Held: held, Victim: frees, Outside: r.Outside, Group: e.Pod.Outside}
 }
 
 // watchVictims finds the victims that SIGKILL does not end: see freeingBegins. Others

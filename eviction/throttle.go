@@ -108,6 +108,8 @@ func (st *State) keepsFromThrottle(p *Pod, g *Growth) string {
 		return "it has ended"
 	case p.Protection != "":
 		return string(p.Protection)
+	case p.Outside:
+		return "it is no pod"
 	case p.Estimated:
 		return "its request is not known"
 	case g.Memory <= p.MemoryRequest:

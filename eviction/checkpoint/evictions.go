@@ -125,7 +125,7 @@ func (k *Keeper) follow(r *control.Report, victims []eviction.KeptVictim, at osp
 		for j := range r.Decisions[i].Evictions {
 			e := &r.Decisions[i].Evictions[j]
 			if f := r.State.Victim(e.Pod.UID); f != nil {
-				added := &record{Intent: intentOf(e, f), Reported: !k.api}
+				added := &record{Intent: intentOf(e, f), Reported: !k.api || e.Pod.Outside}
 				added.ID = f.ID()
 				k.add(added)
 			}

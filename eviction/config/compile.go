@@ -130,6 +130,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 	config.MemoryModel = model
 	c.thresholds(file, config.EnforcePods)
 	c.memorySteps(file, &config.Eviction)
+	c.outside(file.Outside)
 	config.Eviction.Restarts = c.restarts(file)
 	c.stalls(file, &config.Eviction)
 	c.lint(file)

@@ -112,6 +112,10 @@ type EvictdConfiguration struct {
 	// is about to cross a hard threshold of memory; zero means never.
 	MemoryThrottlePeriod metav1.Duration `json:"memoryThrottlePeriod,omitzero"`
 
+	// Outside are cgroups outside of the pods, as paths below cgroupRoot such as system.slice/batch.service, that are
+	// evicted for a hard threshold of memory.available where the pods are not the cause; empty means none.
+	Outside []string `json:"outside,omitempty"`
+
 	// ContainerPressure is evict (the default), or restart: where one container of a victim of memory holds what
 	// the pod uses above its request, it is ended in place of the pod, and the kubelet starts it again.
 	ContainerPressure string `json:"containerPressure,omitempty"`

@@ -171,6 +171,10 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.node.cgroups != nil {
 		d.tracker.podsGroup = newPodsCgroup(d.node, file.PodsCgroup)
 	}
+	if d.tracker.outside, err = newOutsideGroups(d.node, d.tracker.podsPath(), file.Outside); err != nil {
+		return nil, err
+	}
+	d.tracker.outside.look()
 	d.tracker.node = d.node.name
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if d.journal, err = openJournal(file, log); err != nil {

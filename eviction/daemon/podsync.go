@@ -57,7 +57,8 @@ func (d *Daemon) syncPods(ctx context.Context) {
 				return
 			case <-again.C:
 				ticks++
-				changed = d.findPodsCgroup() && d.updatePods()
+				moved, other := d.findPodsCgroup(), d.tracker.outside.look()
+				changed = (moved || other) && d.updatePods()
 			case <-look:
 				changed = d.findPodsCgroup() && d.updatePods()
 			case <-filesChanged:

@@ -49,6 +49,9 @@ type podTracker struct {
 	// estimates makes pods that only the container runtime has.
 	estimates pods.Estimator
 
+	// outside are the cgroups outside of the pods that may be evicted; nil for none.
+	outside *outsideGroups
+
 	known map[types.UID]*trackedPod
 	// removed are pods that are no longer known, or known by another trackedPod, and
 	// not closed yet.
@@ -56,6 +59,7 @@ type podTracker struct {
 
 	mu      sync.Mutex
 	current []*trackedPod
+	beside  []*trackedPod // of outside
 }
 
 // trackedPod is a pod and what is open for it.
@@ -110,6 +114,10 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 		known[m.UID] = p
 		current, handled, disks = append(current, p), append(handled, p.Pod), append(disks, p.disk)
 	}
+	groups := t.openGroups(known)
+	for _, g := range groups {
+		handled = append(handled, g.Pod)
+	}
 	for uid, p := range t.known {
 		if known[uid] != p {
 			t.removed = append(t.removed, p)
@@ -119,9 +127,29 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 	t.disks.SetPods(disks)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	changed = t.current == nil || !slices.Equal(t.current, current)
-	t.current = current
+	changed = t.current == nil || !slices.Equal(t.current, current) || !slices.Equal(t.beside, groups)
+	t.current, t.beside = current, groups
 	return handled, changed
+}
+
+// openGroups opens the cgroups outside of the pods, and adds them to those that are known.
+func (t *podTracker) openGroups(known map[types.UID]*trackedPod) (groups []*trackedPod) {
+	if t.outside == nil {
+		return nil
+	}
+	for _, m := range t.outside.manifests {
+		g := t.known[m.UID]
+		if g == nil || g.manifest != m {
+			g = &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, members: &members{}}
+			at := path.Join(t.outside.root, m.Name)
+			g.group = &podCgroup{cgroups: t.cgroups, path: at, above: t.outside.root, changes: t.changes, uid: m.UID, log: t.log}
+			g.meter = &meter{Pod: collect.NewPod(collect.PodConfig{Cgroups: t.cgroups, Cgroup: at, Child: g.members.child})}
+			g.Target, g.Usage, g.Meter, g.target = g.group, g.group.usage, g.meter, g.group
+		}
+		known[m.UID] = g
+		groups = append(groups, g)
+	}
+	return groups
 }
 
 // closeRemoved closes what is open for the pods that have left, except for those in use.
@@ -209,10 +237,12 @@ func (t *podTracker) pods() []*trackedPod {
 	return t.current
 }
 
-// manifests are the pods of the last update.
+// manifests are the pods of the last update, and the cgroups outside of them.
 func (t *podTracker) manifests() []*v1.Pod {
+	t.mu.Lock()
+	defer t.mu.Unlock()
 	var all []*v1.Pod
-	for _, p := range t.pods() {
+	for _, p := range slices.Concat(t.current, t.beside) {
 		all = append(all, p.manifest)
 	}
 	return all

@@ -95,6 +95,9 @@ func (p *Publisher) Headroom(s *control.Snapshot) nodestatus.Headroom {
 	defer p.mu.Unlock()
 	var evicted []nodestatus.Evicted
 	for _, e := range p.evictions {
+		if e.outside {
+			continue
+		}
 		evicted = append(evicted, nodestatus.Evicted{Owner: string(e.owner), Signal: e.Signal, At: e.Decided.Time})
 	}
 	return nodestatus.NewHeadroom(signals, evicted, s.At)

@@ -4,6 +4,7 @@ import (
 	"slices"
 	"time"
 
+	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/eviction"
@@ -16,10 +17,12 @@ import (
 // record is one eviction as the status document has it.
 type record struct {
 	nodestatus.Eviction
-	pod    wire.PodName
-	owner  types.UID
-	hard   bool
-	signal eviction.Signal // zero for an eviction of a previous process
+	pod   wire.PodName
+	owner types.UID
+	hard  bool
+	// outside: it is of a cgroup outside of the pods.
+	outside bool
+	signal  eviction.Signal // zero for an eviction of a previous process
 }
 
 // decided records and logs one eviction.
@@ -29,13 +32,16 @@ func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "dry-run").Inc()
 		return
 	}
+	if e.Pod.Outside {
+		p.event(wire.Event{At: r.At, Type: v1.EventTypeWarning, Reason: "EvictedOutsidePods", Action: "Evicting", Note: "Cgroup " + e.Pod.String() + ": " + e.Because})
+	}
 	p.evictions = append(p.evictions, &record{
 		Eviction: nodestatus.Eviction{
 			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
 			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
 			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated, Held: e.Held(),
 		},
-		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, hard: e.Hard, signal: e.Signal,
+		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, outside: e.Pod.Outside, hard: e.Hard, signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)

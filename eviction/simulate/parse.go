@@ -148,7 +148,7 @@ func (p *parser) appear(path *field.Path, manifests []v1.Pod) []*eviction.Pod {
 	var pods []*eviction.Pod
 	for i := range manifests {
 		pod := manifests[i].DeepCopy()
-		if pod.Namespace == "" {
+		if pod.Namespace == "" && !eviction.Digest(pod).Outside {
 			pod.Namespace = v1.NamespaceDefault
 		}
 		name := pod.Namespace + "/" + pod.Name

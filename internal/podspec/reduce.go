@@ -40,6 +40,9 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 		},
 		Status: v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass},
 	}
+	if IsCgroup(pod) {
+		p.Kind = Cgroup
+	}
 	if i := slices.IndexFunc(pod.Spec.Tolerations, toleratesMemoryPressure); i >= 0 {
 		p.Spec.Tolerations = []v1.Toleration{pod.Spec.Tolerations[i]}
 	}

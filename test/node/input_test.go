@@ -59,6 +59,8 @@ func TestBadInputOfRunIsOneClearErrorAndNothingStarts(t *testing.T) {
 		"unknown mode":               {args: []string{"--mode=nativ"}, want: "--mode"},
 		"hard grace too long":        {args: []string{"--hard-eviction-grace-period=2s"}, want: "--hard-eviction-grace-period 2s"},
 		"no API server's address":    {args: []string{"--server=10.0.0.1:6443"}, want: "--server 10.0.0.1:6443: expected unix:PATH or a URL"},
+		"an impossible cgroup":       {args: []string{"--config=" + file("init.yaml", header+"outside: [init.scope]\n")}, want: "outside[0]: Invalid value: \"init.scope\": must not be the cgroup of init"},
+		"the cgroup of the pods":     {args: []string{"--pods-cgroup=pods", "--config=" + file("pods.yaml", header+"outside: [pods/one]\n")}, want: "outside[0]: \"pods/one\": the cgroup of the pods is"},
 		"memory given and measured":  {args: []string{"--node-memory=1Gi"}, want: "--node-memory and --cgroup-root exclude each other"},
 		"wrong user":                 {user: nobody, want: "user 65534 may not end other users' processes"},
 	} {

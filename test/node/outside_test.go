@@ -1,12 +1,15 @@
 package node_test
 
 import (
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/evictd/evictd/internal/podspec"
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
@@ -57,5 +60,54 @@ func TestANodeIsNotEmptiedForUsageThatIsNotItsPods(t *testing.T) {
 			harness.Await(t, "the condition to name "+c.user, func() bool { return strings.Contains(content(t, n.StatusFile()), c.user) })
 			harness.MustRun(t, culprit)
 		})
+	}
+}
+
+// TestACgroupOutsideOfThePodsIsEvictedInstead has a service leak that the configuration lists: all of it is killed, and
+// no pod. What systemd starts in its place is another cgroup.
+//
+// rule: M.128
+// rule: M.131
+func TestACgroupOutsideOfThePodsIsEvictedInstead(t *testing.T) {
+	t.Parallel()
+	const service = "system.slice/database.service"
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	var pods []*harness.Pod
+	for _, name := range []string{"a", "b"} {
+		pods = append(pods, n.Start(name, sandbox.Spec{Request: "60Mi"}))
+		pods[len(pods)-1].Do("hold 2Mi")
+	}
+	group := filepath.Join(n.Group, service)
+	start := func(name, child string) *harness.Pod {
+		return n.StartIn(n.Manifest(name, sandbox.Spec{}), filepath.Join(group, child), nil)
+	}
+	culprit, worker := start("database", ""), start("worker", "workers")
+	state := t.TempDir()
+	d := n.Evictd(sandbox.Config(configFile(t, "evictionHard: {memory.available: 80Mi}\noutside: ["+service+"]")), longTransition, sandbox.StateDir(state))
+	d.AwaitPods(memorySignal, pods...)
+	evicted := func(n int) *nodestatus.Status {
+		return d.Await("the end of the service", func(s *nodestatus.Status) bool { return len(s.Evictions) == n && !s.Evictions[n-1].Gone.IsZero() })
+	}
+	d.Await("the service in the ranking", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.Ranking[memorySignal], func(r nodestatus.Ranked) bool {
+			return r.Pod == "/"+service && strings.HasPrefix(r.Protected, "no pod")
+		})
+	})
+	press(culprit, 30)
+	if e := evicted(1).Evictions[0]; e.Pod != "/"+service || e.Signal != memorySignal {
+		t.Errorf("evicted %+v", e)
+	}
+	for _, ended := range []*harness.Pod{culprit, worker} {
+		harness.Await(t, "all processes of the service to end", func() bool { return !ended.Runs() })
+	}
+	harness.MustRun(t, pods...)
+	d.Stop()
+	if text := evictd(n, "why", service, sandbox.StateDir(state)); !strings.Contains(text, "/"+service+" was evicted") {
+		t.Errorf("evictd why:\n%s", text)
+	}
+	scenario := filepath.Join(t.TempDir(), "outside.yaml")
+	require.NoError(t, os.WriteFile(scenario, []byte(evictd(n, "why", service, "-o", "scenario", sandbox.StateDir(state))), 0o644))
+	if got := replayed(n, scenario); !slices.Equal(got, []string{"/" + service}) {
+		t.Errorf("the replay evicts %v", got)
 	}
 }
