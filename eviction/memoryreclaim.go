@@ -128,8 +128,9 @@ func (t *Threshold) shortage(in *Input) string {
 	return fmt.Sprintf("%v %s below %s (soft)", t.Signal, t.Signal.Rounded(in.Signals[t.Signal].Available.Or(0)), t.FormatValue())
 }
 
-// ofMemory says whether a signal is of memory that can be reclaimed from pods.
-func (s Signal) ofMemory() bool { return s.Resource() == v1.ResourceMemory }
+// ofMemory says whether a signal is of memory that can be reclaimed from pods. What a node that thrashes lacks is not
+// freed by that: it reads back what is reclaimed.
+func (s Signal) ofMemory() bool { return s != MemoryStall && s.Resource() == v1.ResourceMemory }
 
 // shortOfMemory is a soft threshold of memory that is crossed, or is not resolved by what was reclaimed; or why
 // nothing is reclaimed.

@@ -7,6 +7,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/require"
@@ -39,7 +41,7 @@ func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, th
 	return n, resident, reader, func() { resident.Do("hold 170Mi") }
 }
 
-// written makes a file of a size on a disk that has no holes.
+// written makes a file of a size on a disk, without holes and not cached.
 func written(t *testing.T, size int64) (file string) {
 	t.Helper()
 	file = cached(t, 0)
@@ -51,6 +53,7 @@ func written(t *testing.T, size int64) (file string) {
 		require.NoError(t, err)
 	}
 	require.NoError(t, f.Sync())
+	require.NoError(t, unix.Fadvise(int(f.Fd()), 0, 0, unix.FADV_DONTNEED)) // else its cache is that of this process's cgroup
 	return file
 }
 
