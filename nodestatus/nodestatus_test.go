@@ -94,12 +94,12 @@ func TestTheConditionOfAStallIsThereWhereItHasAThreshold(t *testing.T) {
 			"not met":               {nodestatus.Raised{}, with, nil, "False EvictdHasNoMemoryContention: memory.stall is 50%, hard threshold 40%"},
 			"no threshold any more": {nodestatus.Raised{}, messages, has, "False EvictdHasNoMemoryContention: no threshold of its signals is set"},
 		} {
-			got := ""
+			var got strings.Builder
 			for _, c := range mode.Conditions(c.raised, c.messages, c.previous, noon)[3:] {
-				got += string(c.Status) + " " + c.Reason + ": " + c.Message
+				got.WriteString(string(c.Status) + " " + c.Reason + ": " + c.Message)
 			}
-			if got != c.want {
-				t.Errorf("%v, %s: %q, want %q", mode, name, got, c.want)
+			if got.String() != c.want {
+				t.Errorf("%v, %s: %q, want %q", mode, name, got.String(), c.want)
 			}
 		}
 		if got := nodestatus.TaintNames(mode.Taints(stalled)); !slices.Equal(got, []string{"evictd.io/memory-contention:NoSchedule"}) {
