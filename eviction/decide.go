@@ -305,6 +305,9 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	awaited := st.awaited(in, t.Threshold, ranking)
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.indexInFlight(r.Pod.UID) >= 0 })
 	i := st.nextEligible(ranking, 0)
+	if t.Signal == MemoryStall && !slices.ContainsFunc(ranking, func(r Ranked) bool { return r.Causes }) {
+		i = -1 // what the pods read back is not measured yet, or other programs do
+	}
 	if i >= 0 && awaited == nil && st.awaitsScan(in, &t, d) {
 		return true
 	}
