@@ -97,6 +97,12 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			[]string{"0s kill a", "100ms kill b", "200ms kill c"},
 		},
 		{
+			"a pod that has ended is not killed again for the memory that its cgroup still has",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{{name: "a", leaves: true, usage: stats.Pod{Memory: stats.Known(3 * gibi), Processes: stats.Known(1)}}, ending(using("b", 2*gibi), immortal)}},
+			func(w *fixture) { w.at(5 * time.Second) },
+			[]string{"0s kill a", "100ms kill b"},
+		},
+		{
 			"a kill that cannot begin gives way to the next candidate of the same pass",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{refused: kill.ErrFull}), using("b", 2*gibi)}},
 			func(w *fixture) { w.at(5 * time.Second) },

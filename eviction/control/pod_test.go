@@ -22,6 +22,7 @@ type pod struct {
 	limited bool          // has a local-storage limit, which it keeps
 	lost    bool          // nothing to kill was found
 	lingers bool          // its processes are not reaped when they have ended
+	leaves  bool          // its cgroup is left when it has ended, with its memory
 	fault   error         // of measuring
 	slow    time.Duration // to measure
 	usage   stats.Pod
@@ -77,8 +78,15 @@ func (p *pod) Read(s *stats.Pod) error {
 	return p.fault
 }
 
-// ReadMemory implements control.Meter.
-func (p *pod) ReadMemory(s *stats.Pod, _ bool) error { return p.Read(s) }
+// ReadMemory implements control.Meter. Of a pod that leaves its cgroup it does not read what runs.
+func (p *pod) ReadMemory(s *stats.Pod, _ bool) error {
+	processes := s.Processes
+	err := p.Read(s)
+	if p.leaves {
+		s.Processes = processes
+	}
+	return err
+}
 
 func (p *pod) ReadStall() (stats.Stall, error) { return stats.Stall{}, nil }
 
@@ -101,7 +109,11 @@ func (p *pod) next() end {
 func (p *pod) gone() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	memory := p.usage.Memory
 	p.usage = stats.Pod{Processes: stats.Known(0)}
+	if p.leaves {
+		p.usage.Memory = memory
+	}
 	if p.lingers {
 		p.usage.Threads = stats.Known(1)
 	}
