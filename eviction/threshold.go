@@ -67,7 +67,7 @@ func (t *Threshold) Kind() string {
 func (t *Threshold) FormatValue() string { return t.Value.format(t.Signal) }
 
 // FormatMinReclaim is FormatValue for the minimum reclaim.
-func (t *Threshold) FormatMinReclaim() string { return t.MinReclaim.format(t.Signal) }
+func (t *Threshold) FormatMinReclaim() string { return t.MinReclaim.format(t.Signal.OfPods()) }
 
 // crossed says whether the observation is below the threshold, strictly; with
 // reclaim, below the threshold plus its minimum reclaim. A signal that was not

@@ -50,7 +50,7 @@ func (c *compiler) memorySteps(file *EvictdConfiguration, into *eviction.Config)
 		c.invalid(c.at("memoryThrottlePeriod"), into.ThrottlePeriod.String(), "must be between 0s and "+longestThrottle.String())
 	}
 	has := func(hard bool) bool {
-		return slices.ContainsFunc(c.settings, func(s setting) bool { return s.Signal.Resource() == v1.ResourceMemory && s.Hard() == hard })
+		return slices.ContainsFunc(c.settings, func(s setting) bool { return ofMemory(s.Signal) && s.Hard() == hard })
 	}
 	if given && !has(false) {
 		c.warn(c.at("memoryReclaimBudget"), "has no effect: memory.available has no soft threshold")
@@ -87,7 +87,7 @@ func (c *compiler) restarts(file *EvictdConfiguration) eviction.Restarts {
 	}
 	switch mode := file.ContainerPressure; {
 	case mode == pressureRestart:
-		if !slices.ContainsFunc(c.settings, func(s setting) bool { return s.Signal.Resource() == v1.ResourceMemory }) {
+		if !slices.ContainsFunc(c.settings, func(s setting) bool { return ofMemory(s.Signal) }) {
 			c.warn(c.at("containerPressure"), "has no effect: memory.available has no threshold")
 		}
 		return r
@@ -100,6 +100,9 @@ func (c *compiler) restarts(file *EvictdConfiguration) eviction.Restarts {
 	}
 	return eviction.Restarts{}
 }
+
+// ofMemory says whether steps are taken for a signal: for memory.stall none is.
+func ofMemory(s eviction.Signal) bool { return s != eviction.MemoryStall && s.Resource() == v1.ResourceMemory }
 
 // bytesWithin reads a quantity of bytes.
 func (c *compiler) bytesWithin(name, text string, least, most int64) int64 {
