@@ -102,7 +102,9 @@ func (c *compiler) restarts(file *EvictdConfiguration) eviction.Restarts {
 }
 
 // ofMemory says whether steps are taken for a signal: for memory.stall none is.
-func ofMemory(s eviction.Signal) bool { return s != eviction.MemoryStall && s.Resource() == v1.ResourceMemory }
+func ofMemory(s eviction.Signal) bool {
+	return s != eviction.MemoryStall && s.Resource() == v1.ResourceMemory
+}
 
 // bytesWithin reads a quantity of bytes.
 func (c *compiler) bytesWithin(name, text string, least, most int64) int64 {
