@@ -79,8 +79,8 @@ var shortages = []shortage{
 		},
 	},
 	{
-		// All but 180 MiB of the node are in use, and a pod reads a file of 200 MiB again and again. No step avoids the
-		// eviction; the bystander waits until it comes.
+		// A pod reads a file of 120 MiB again and again, and another one grows until half of the file has no room. No step
+		// avoids the eviction; the bystander, which reads a file of its own, waits until it comes.
 		name: "a node that thrashes", settings: "memoryModel: available\n", step: "evictionHard: {memory.available: 16Mi, memory.stall: 5%}\nmemoryStallWindow: 2s\n",
 		flags: func(t *testing.T, settings string) []string {
 			if !strings.Contains(settings, "evictionHard") {
@@ -92,11 +92,14 @@ var shortages = []shortage{
 			t := n.T.(*testing.T)
 			resident, reader := n.Start("resident", sandbox.Spec{}), n.Start("reader", sandbox.Spec{Priority: 10})
 			resident.Do("hold 280Mi")
-			file, own := written(t, 200*harness.MiB), written(t, 24*harness.MiB)
+			file, own := written(t, 120*harness.MiB), written(t, 24*harness.MiB)
 			return []*harness.Pod{resident, reader}, func(second int) {
 				if second == 0 {
 					bystander.Send("read %s 1000000", own)
 					reader.Send("read %s 1000000", file)
+				}
+				if second == 4 && resident.Runs() {
+					resident.Do("hold 370Mi")
 				}
 			}
 		},
