@@ -49,6 +49,15 @@ func TestAClearEventPassAllocatesNothing(t *testing.T) {
 	}
 }
 
+// refilled are buffers for a hundred passes, and the first one of testing.AllocsPerRun.
+func refilled(candidates int) []eviction.Buffers {
+	buffers := make([]eviction.Buffers, 101)
+	for i := range buffers {
+		buffers[i].Refill(candidates)
+	}
+	return buffers
+}
+
 // A hard threshold is crossed while memory of a pod is being reclaimed and a pod is throttled: both end before
 // the first signal.
 func TestTheEndsOfReclaimAndThrottleAllocateNothing(t *testing.T) {
@@ -60,12 +69,8 @@ func TestTheEndsOfReclaimAndThrottleAllocateNothing(t *testing.T) {
 	st.Throttled.Pod, st.Throttled.Since = in.Candidates[0].Pod, start
 	st.Round.Began, st.Round.Pods, st.Round.Of = start, []eviction.PodMemory{{UID: uid}}, gi
 	var d eviction.Decision
-	const rounds = 100
-	buffers := make([]eviction.Buffers, rounds+1)
-	for i := range buffers {
-		buffers[i].Refill(len(in.Candidates))
-	}
-	n := testing.AllocsPerRun(rounds, func() {
+	buffers := refilled(len(in.Candidates))
+	n := testing.AllocsPerRun(len(buffers)-1, func() {
 		in.Buffers, buffers = &buffers[0], buffers[1:]
 		_, d = eviction.Decide(&cfg, st, in)
 	})
@@ -120,12 +125,8 @@ func TestARestartAllocatesNothing(t *testing.T) {
 	victim.Pod, victim.Usage = &pod, &usage
 	var st eviction.State
 	var d eviction.Decision
-	const rounds = 100
-	buffers := make([]eviction.Buffers, rounds+1)
-	for i := range buffers {
-		buffers[i].Refill(len(in.Candidates))
-	}
-	n := testing.AllocsPerRun(rounds, func() {
+	buffers := refilled(len(in.Candidates))
+	n := testing.AllocsPerRun(len(buffers)-1, func() {
 		in := in
 		in.Buffers, buffers = &buffers[0], buffers[1:]
 		var asked eviction.State

@@ -33,7 +33,7 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 // memory of that.
 func (st *State) frees(c *Candidate, s Signal, l Layout) int64 {
 	if f := st.Victim(c.Pod.UID); f != nil && f.Container != "" {
-		return c.container(f.Container).Or(0)
+		return c.ContainerMemory(f.Container).Or(0)
 	}
 	return c.frees(s, l)
 }

@@ -107,8 +107,8 @@ func (c Candidate) frees(s Signal, l Layout) int64 {
 	return c.usage(s, l)
 }
 
-// container is the memory of a container of the candidate.
-func (c Candidate) container(name string) (memory stats.Amount) {
+// ContainerMemory is the memory of a container of the candidate; unknown where it was not measured.
+func (c Candidate) ContainerMemory(name string) (memory stats.Amount) {
 	for i := range min(len(c.Usage.Containers), len(c.Pod.Containers)) {
 		if c.Pod.Containers[i].Name == name {
 			memory = c.Usage.Containers[i].Memory

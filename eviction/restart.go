@@ -87,7 +87,7 @@ func (st *State) mayRestart(cfg *Config, s Signal, victim *Ranked) bool {
 }
 
 // Restartable is the container of a victim that alone holds what the pod uses above its request: the others
-// use no more than the rest of the request. It is negative without such a container, and where no other runs.
+// use no more than the rest of the request. It is -1 where there is none, and where no other container runs.
 // The figures of the containers are those of the candidate.
 func (r *Ranked) Restartable() int {
 	if r.Candidate.Usage == nil {

@@ -10,7 +10,7 @@ import (
 
 // Step is a step before evictions, on a container or a pod, or its end.
 type Step struct {
-	Step      string    `json:"step"`          // warn, reclaim, throttle or restart
+	Step      string    `json:"step"`          // warn, reclaim, throttle, resize or restart
 	Pod       string    `json:"pod,omitempty"` // namespace/name; empty where the memory of all pods is measured
 	UID       types.UID `json:"uid,omitempty"`
 	Container string    `json:"container,omitempty"`

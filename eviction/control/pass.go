@@ -281,8 +281,7 @@ func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
 		}
 		memory, known := l.reading.Memory.Get()
 		if f.Container != "" {
-			at := slices.IndexFunc(l.pods[i].Containers, func(c eviction.Container) bool { return c.Name == f.Container })
-			memory, known = l.reading.Containers[at].Memory.Get()
+			memory, known = eviction.Candidate{Pod: l.pods[i].Pod, Usage: &l.reading}.ContainerMemory(f.Container).Get()
 		}
 		if known {
 			all = append(all, eviction.VictimUsage{UID: f.UID, Memory: memory})

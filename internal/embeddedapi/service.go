@@ -30,7 +30,7 @@ func allocateService(_ *API, object, old store.Object) utilvalidation.ErrorList 
 	return setFamilies(spec, was)
 }
 
-// prefersSame says that an update changes nothing of a service that takes the families that there are.
+// prefersSame says that a service is PreferDualStack, and that an update leaves its type, addresses and families as they were.
 func prefersSame(spec, before *v1.ServiceSpec) bool {
 	policy := v1.IPFamilyPolicyPreferDualStack
 	return spec.Type == before.Type && ptr.Deref(spec.IPFamilyPolicy, "") == policy && ptr.Deref(before.IPFamilyPolicy, policy) == policy &&
