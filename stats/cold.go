@@ -9,7 +9,8 @@ const (
 	coldWindow   = time.Second
 	coldRefaults = 100
 	coldStall    = 100
-	pageSize     = 4096
+	// PageSize is that of amd64, and of arm64 as distributions set it, bytes.
+	PageSize = 4096
 )
 
 // Coldness decides from a node's readings whether its reclaimable memory is unused, so
@@ -33,7 +34,7 @@ func (c *Coldness) Observe(n *Node) bool {
 		c.cold = n.Memory.Refaults.IsKnown()
 	} else {
 		refaulted := n.Memory.Refaults.Minus(c.refaults)
-		perSecond := float64(refaulted.Or(0)) * pageSize / elapsed.Seconds()
+		perSecond := float64(refaulted.Or(0)) * PageSize / elapsed.Seconds()
 		lowStall := !n.MemoryStall.Known || (n.MemoryStall.Some-c.stall.Some)*coldStall < elapsed
 		c.cold = refaulted.known && lowStall && perSecond*coldRefaults <= float64(n.Memory.Reclaimable().Or(0))
 	}

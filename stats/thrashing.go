@@ -84,7 +84,7 @@ func (r *thrashReading) since(first *thrashReading, elapsed time.Duration, n *No
 		pages = Known(max(pages.n, back))
 	}
 	if pages.known {
-		share.ReadBack = Known(int64(float64(pages.n) * pageSize / elapsed.Seconds()))
+		share.ReadBack = Known(int64(float64(pages.n) * PageSize / elapsed.Seconds()))
 	}
 	return share, known
 }

@@ -43,15 +43,15 @@ func TestThrashingIsMeasuredOverAWindow(t *testing.T) {
 		node, pods, pages int64
 		want              Thrashing
 	}{
-		"the node":                            {same, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * pageSize)}},
-		"the pods":                            {same, 10, 40, 100, Thrashing{Some: 6000, Full: 4000, ReadBack: Known(100 * pageSize)}},
+		"the node":                            {same, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
+		"the pods":                            {same, 10, 40, 100, Thrashing{Some: 6000, Full: 4000, ReadBack: Known(100 * PageSize)}},
 		"more than the machine has reclaimed": {func(n *Node) { n.Memory.Stolen = Known(5) }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(0)}},
-		"pods at the limit of all pods":       {atLimit, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * pageSize)}},
+		"pods at the limit of all pods":       {atLimit, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
 		"a group with free memory":            {func(n *Node) { n.Memory.Stolen, n.Memory.MemFree = Amount{}, Known(1<<28) }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(0)}},
-		"a group without free memory":         {func(n *Node) { n.Memory.Stolen = Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * pageSize)}},
+		"a group without free memory":         {func(n *Node) { n.Memory.Stolen = Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
 		"pages are unknown":                   {func(n *Node) { n.Memory.ReadBack, n.PodsMemory.ReadBack = Amount{}, Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000}},
-		"no pressure of groups":               {func(n *Node) { n.PodsStall = Stall{} }, 30, 90, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * pageSize)}},
-		"no pressure files":                   {func(n *Node) { n.PodsStall, n.MemoryStall = Stall{}, Stall{} }, 30, 90, 100, Thrashing{ReadBack: Known(100 * pageSize)}},
+		"no pressure of groups":               {func(n *Node) { n.PodsStall = Stall{} }, 30, 90, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
+		"no pressure files":                   {func(n *Node) { n.PodsStall, n.MemoryStall = Stall{}, Stall{} }, 30, 90, 100, Thrashing{ReadBack: Known(100 * PageSize)}},
 	} {
 		if got, _ := measure(c.change, c.node, c.pods, c.pages); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)

@@ -12,7 +12,6 @@ const (
 	stallInterval = time.Second
 	// stallShare: memory of which less than one part in stallShare is free is read in full at every look.
 	stallShare = 16
-	pageSize   = 4096
 )
 
 // followStalls measures what pods read back, and how long their tasks wait, while the node has a quarter of the
@@ -51,5 +50,5 @@ func (f *figures) contention() (readBack int64, stalled stats.Amount) {
 	if f.stalled.Observed() {
 		stalled = stats.Known(min(stats.WholeTime, f.stalled.PerSecond()*stats.WholeTime/int64(time.Second)))
 	}
-	return max(0, f.readBack.PerSecond()) * pageSize, stalled
+	return max(0, f.readBack.PerSecond()) * stats.PageSize, stalled
 }
