@@ -48,9 +48,8 @@ type Cycle struct {
 	skipFilter      []bool
 	skipScore       []bool
 	scores          [][]int64 // by score plugin and index in Rows
-	nominated       []nominee // other pods nominated to nodes of the table, by row
-	asked           nominee   // of the last call of nominatedSum
-	sumFilter       int       // see findSumFilter
+	nominations     nominations
+	sumFilter       int // see findSumFilter
 	single          nodetable.Bits
 	start, enough   int                           // of Filter
 	left            nodetable.Bits                // see LeaveOut
@@ -67,12 +66,6 @@ type Rejection struct {
 	Unresolvable bool
 	Pending      bool // the plugin returned the code Pending
 	reasons      uint32
-}
-
-type nominee struct {
-	row nodetable.Row
-	pod *nodetable.Pod
-	sum nodetable.Sum // of the requests of all pods nominated to the row, in its first nominee
 }
 
 // Reject rejects a node in the running filter. The plugin defines the reasons.
@@ -205,19 +198,18 @@ type rejectionKind struct {
 func (c *Cycle) kinds() []rejectionKind {
 	var kinds []rejectionKind
 	at := -1
-	for row := range c.Evaluated.All() {
-		r, rejected := c.Rejected(row)
-		if !rejected {
-			continue
-		}
-		if at < 0 || kinds[at].Rejection != r { // adjacent nodes often have the same rejection
-			at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
-			if at < 0 {
-				at = len(kinds)
-				kinds = append(kinds, rejectionKind{Rejection: r})
+	for word, rows := range c.Evaluated {
+		for rows &^= c.Feasible[word]; rows != 0; rows &= rows - 1 {
+			r := c.rejections[word<<6+bits.TrailingZeros64(rows)]
+			if at < 0 || kinds[at].Rejection != r { // adjacent nodes often have the same rejection
+				at = slices.IndexFunc(kinds, func(k rejectionKind) bool { return k.Rejection == r })
+				if at < 0 {
+					at = len(kinds)
+					kinds = append(kinds, rejectionKind{Rejection: r})
+				}
 			}
+			kinds[at].nodes++
 		}
-		kinds[at].nodes++
 	}
 	return kinds
 }
@@ -263,25 +255,6 @@ func (c *Cycle) Fits(row nodetable.Row) (fits bool, why Rejection, s Status) {
 	}
 	why, fits, s = c.probe(row)
 	return fits, why, s
-}
-
-// fitsAmongNominated runs the filters with the nominated pods on the node; true:
-// there are none.
-func (c *Cycle) fitsAmongNominated(row nodetable.Row) (bool, Rejection, Status) {
-	first, found := c.firstNominee(row)
-	if !found {
-		return true, Rejection{}, Status{}
-	}
-	c.Table.Try()
-	defer c.Table.Undo()
-	for _, n := range c.nominated[first:] {
-		if n.row != row {
-			break
-		}
-		c.Table.Place(n.pod, row)
-	}
-	rejection, fits, status := c.probe(row)
-	return fits, rejection, status
 }
 
 // FitsAlone runs the filters for a node without the nominated pods.

@@ -1,7 +1,6 @@
 package framework
 
 import (
-	"cmp"
 	"fmt"
 	"iter"
 	"math"
@@ -70,27 +69,6 @@ func sized[T any](s []T, n int) []T {
 	s = slices.Grow(s[:0], n)[:n]
 	clear(s)
 	return s
-}
-
-// nominate keeps the nominated pods of the same or higher priority.
-func (c *Cycle) nominate(nominated iter.Seq2[*nodetable.Pod, nodetable.Symbol]) {
-	c.nominated, c.asked = c.nominated[:0], nominee{row: nodetable.NoRow}
-	if nominated == nil {
-		return
-	}
-	for pod, node := range nominated {
-		if row := c.Table.Row(node); row != nodetable.NoRow && pod.UID != c.Pod.UID && pod.Priority >= c.Pod.Priority {
-			c.nominated = append(c.nominated, nominee{row: row, pod: pod})
-		}
-	}
-	slices.SortStableFunc(c.nominated, func(a, b nominee) int { return cmp.Compare(a.row, b.row) })
-	for i, first := 0, 0; i < len(c.nominated); i++ {
-		if c.nominated[i].row != c.nominated[first].row {
-			first = i
-		}
-		sum := &c.nominated[first].sum
-		*sum = sum.Plus(c.nominated[i].pod.Requests.Sum())
-	}
 }
 
 // preFilter continues after Unschedulable, because preemption needs the state of
@@ -224,25 +202,6 @@ func (r *Runner) filterBy(c *Cycle, first, end int) Status {
 		c.Timing.endPlugin(Filter, r.filters[i].name, s.Code, begin)
 		if s.Code == Error {
 			return r.filters[i].failed(s, "running %q filter plugin")
-		}
-	}
-	return Status{}
-}
-
-// filterNominated runs the filters on nodes to which other pods are nominated, with these there.
-func (r *Runner) filterNominated(c *Cycle) Status {
-	for i, n := range c.nominated {
-		if i > 0 && c.nominated[i-1].row == n.row || !c.candidates.Has(n.row) {
-			continue
-		}
-		c.asked = n
-		fits, rejection, s := c.fitsBesideNominated(n.row)
-		if s.Code == Error {
-			return s
-		}
-		if !fits {
-			c.Feasible.Clear(n.row)
-			c.rejections[n.row] = rejection
 		}
 	}
 	return Status{}

@@ -8,7 +8,7 @@ import "github.com/evictd/evictd/scheduleradapter/nodetable"
 // feasible; Filter finds the reasons. It runs after Begin, and leaves the results of the
 // cycle for each row empty.
 func (r *Runner) SelectRow(c *Cycle, kept *ScoreCache, start, enough int, random Random) (row nodetable.Row, visited int) {
-	if c.isNarrowed || len(c.nominated) > 0 || r.late < len(r.filters) || r.hooks != nil || r.everyReason {
+	if c.isNarrowed || len(c.nominations.list) > 0 || r.late < len(r.filters) || r.hooks != nil || r.everyReason {
 		return nodetable.NoRow, 0
 	}
 	spans := len(c.Timing.Spans)

@@ -1,8 +1,6 @@
 package framework
 
 import (
-	"slices"
-
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -13,9 +11,9 @@ type SumFilterer interface {
 	// DecidesBySums reports whether the result for the cycle's pod depends on sums
 	// only.
 	DecidesBySums(c *Cycle) bool
-	// ReasonsWithout are the reasons for which the pod does not fit a row if the pods
-	// there requested less by this sum; 0: it fits. It is valid after Filter.
-	ReasonsWithout(c *Cycle, row nodetable.Row, less nodetable.Sum) (reasons uint32)
+	// ReasonsWith are the reasons for which the pod does not fit a row with these free
+	// amounts; 0: it fits. It is valid after Filter.
+	ReasonsWith(c *Cycle, free nodetable.Sum) (reasons uint32)
 }
 
 // PodIndependent is a Filterer that does not read the pods of nodes.
@@ -39,22 +37,25 @@ func (c *Cycle) findSumFilter() int {
 	return found
 }
 
-// RejectedWithout is why the pod would not fit a rejected row if the pods there
-// requested less by this sum, with the nominated pods of the same or higher
-// priority. known is false if the result does not follow from sums.
-func (c *Cycle) RejectedWithout(row nodetable.Row, less nodetable.Sum) (why Rejection, lacks, known bool) {
+// FreeBesideNominated are the free amounts of a rejected row beside the nominated pods of the
+// same or higher priority. known is false if the result does not follow from sums.
+func (c *Cycle) FreeBesideNominated(row nodetable.Row) (free nodetable.Sum, known bool) {
 	if c.sumFilter < 0 || int(c.rejections[row].filter) != c.sumFilter {
-		return Rejection{}, false, false
+		return free, false
 	}
-	why = c.rejectionBySums(row, less)
-	return why, why.reasons != 0, true
+	return c.free(row), true
 }
 
-// rejectionBySums is the rejection of a row by the sum filter; without reasons: it
-// fits.
-func (c *Cycle) rejectionBySums(row nodetable.Row, less nodetable.Sum) Rejection {
+func (c *Cycle) free(row nodetable.Row) nodetable.Sum {
+	return c.Table.Free(row).Minus(c.nominations.sum(row))
+}
+
+// RejectedWith is why the pod would not fit a row with these free amounts, if
+// FreeBesideNominated is known; false: it fits.
+func (c *Cycle) RejectedWith(free nodetable.Sum) (why Rejection, rejected bool) {
 	m := c.runner.filters[c.sumFilter].plugin.(SumFilterer)
-	return Rejection{filter: int16(c.sumFilter), reasons: m.ReasonsWithout(c, row, less.Minus(c.nominatedSum(row)))}
+	why = Rejection{filter: int16(c.sumFilter), reasons: m.ReasonsWith(c, free)}
+	return why, why.reasons != 0
 }
 
 // fitsBesideNominated is fitsAmongNominated. With a sum filter, the filters have run on all rows.
@@ -67,22 +68,7 @@ func (c *Cycle) fitsBesideNominated(row nodetable.Row) (fits bool, why Rejection
 	case !feasible && int(was.filter) != c.sumFilter: // rejected without the nominated pods
 		return false, was, Status{}
 	}
-	why = c.rejectionBySums(row, nodetable.Sum{})
+	why, rejected := c.RejectedWith(c.free(row))
 	why.Unresolvable = !feasible && was.Unresolvable
-	return why.reasons == 0, why, Status{}
-}
-
-// nominatedSum is the sum of the requests of the pods that are nominated to a row.
-func (c *Cycle) nominatedSum(row nodetable.Row) nodetable.Sum {
-	if c.asked.row != row {
-		c.asked = nominee{row: row}
-		if first, found := c.firstNominee(row); found {
-			c.asked = c.nominated[first]
-		}
-	}
-	return c.asked.sum
-}
-
-func (c *Cycle) firstNominee(row nodetable.Row) (first int, found bool) {
-	return slices.BinarySearchFunc(c.nominated, row, func(n nominee, row nodetable.Row) int { return int(n.row - row) })
+	return !rejected, why, Status{}
 }

@@ -17,22 +17,18 @@ func newBudgets(p *Plugin) budgets {
 	return budgets{p.env.Table, p.env.DisruptionsAllowed, map[*nodetable.Budget]int32{}, map[*nodetable.Budget]int32{}}
 }
 
-// split divides pods, by importance, into those whose deletion violates a budget
-// and the others. A pod that its budget already counts as disrupted violates none.
-func (b *budgets) split(pods []*nodetable.Pod) (groups [2][]*nodetable.Pod) {
-	clear(b.left)
+// protect appends for each pod of a node, by importance, whether its deletion violates a
+// budget. A pod that its budget already counts as disrupted violates none. The disruption
+// controller counts pods of lower priority as running.
+func (b *budgets) protect(protected []bool, pods []ranked) []bool {
 	if !b.table.HasBudgets() {
-		groups[1] = pods
-		return groups
+		return append(protected, make([]bool, len(pods))...)
 	}
-	for _, pod := range pods {
-		group := &groups[1]
-		if b.violates(pod) {
-			group = &groups[0]
-		}
-		*group = append(*group, pod)
+	clear(b.left)
+	for i := range pods {
+		protected = append(protected, b.violates(pods[i].pod))
 	}
-	return groups
+	return protected
 }
 
 // violates reports whether the deletion of a pod, after those asked for before, violates a budget.

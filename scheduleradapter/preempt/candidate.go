@@ -15,40 +15,53 @@ type candidate struct {
 	row        nodetable.Row
 	victims    []*nodetable.Pod
 	violations int // victims that a budget protects
+	// terminating: a victim terminates.
+	terminating bool
+
+	// priority is the highest of the victims, started the earliest start of those, and weight
+	// the sum of the priorities of all, each shifted to be positive.
+	priority        int32
+	started, weight int64
+}
+
+func newCandidate(row nodetable.Row) candidate {
+	return candidate{row: row, priority: math.MinInt32, started: math.MaxInt64}
+}
+
+// count counts a victim.
+func (c *candidate) count(priority int32, started int64, terminating bool) {
+	c.terminating = c.terminating || terminating
+	switch {
+	case priority > c.priority:
+		c.priority, c.started = priority, started
+	case priority == c.priority:
+		c.started = min(c.started, started)
+	}
+	c.weight += int64(priority) - math.MinInt32
 }
 
 // pickOneNode selects the candidate with the least cost; of equal ones the first, which is
 // random because the search starts at a random node. Source: kube-scheduler's
 // pickOneNodeForPreemption.
-func pickOneNode(candidates []candidate) candidate {
-	return slices.MinFunc(candidates, func(a, b candidate) int {
-		return cmp.Or(
-			cmp.Compare(a.violations, b.violations),
-			cmp.Compare(a.victims[0].Priority, b.victims[0].Priority),
-			cmp.Compare(a.weight(), b.weight()),
-			cmp.Compare(len(a.victims), len(b.victims)),
-			cmp.Compare(b.earliestStart(), a.earliestStart()),
-		)
-	})
-}
-
-// weight is the sum of the victims' priorities, each shifted to be positive.
-func (c candidate) weight() (sum int64) {
-	for _, v := range c.victims {
-		sum += int64(v.Priority) - math.MinInt32
-	}
-	return sum
-}
-
-// earliestStart is the earliest start of the victims with the highest priority.
-func (c candidate) earliestStart() int64 {
-	first := int64(math.MaxInt64)
-	for _, v := range c.victims {
-		if v.Priority == c.victims[0].Priority {
-			first = min(first, started(v))
+func pickOneNode(candidates []candidate) *candidate {
+	best := &candidates[0]
+	for i := range candidates[1:] {
+		if c := &candidates[1+i]; c.compare(best) < 0 {
+			best = c
 		}
 	}
-	return first
+	return best
+}
+
+// compare compares the costs of two candidates.
+func (c *candidate) compare(o *candidate) int {
+	return cmp.Or(
+		cmp.Compare(c.violations, o.violations),
+		cmp.Compare(c.priority, o.priority),
+		cmp.Compare(c.weight, o.weight),
+		cmp.Compare(len(c.victims), len(o.victims)),
+		cmp.Compare(o.started, c.started),
+	)
 }
 
 // started is the start time of a pod; a pod that has not started is the latest.
@@ -59,14 +72,14 @@ func started(p *nodetable.Pod) int64 {
 	return p.Started.UnixNano()
 }
 
-// sortByImportance sorts by priority, then by start, then by name.
-func sortByImportance(pods []*nodetable.Pod) {
-	slices.SortFunc(pods, func(a, b *nodetable.Pod) int {
-		return cmp.Or(
-			cmp.Compare(b.Priority, a.Priority),
-			cmp.Compare(started(a), started(b)),
-			strings.Compare(a.Namespace.Value(), b.Namespace.Value()),
-			strings.Compare(a.Name, b.Name),
-		)
-	})
+func sortByImportance(pods []*nodetable.Pod) { slices.SortFunc(pods, compareImportance) }
+
+// compareImportance compares by priority, then by start, then by name.
+func compareImportance(a, b *nodetable.Pod) int {
+	return cmp.Or(
+		cmp.Compare(b.Priority, a.Priority),
+		cmp.Compare(started(a), started(b)),
+		strings.Compare(a.Namespace.Value(), b.Namespace.Value()),
+		strings.Compare(a.Name, b.Name),
+	)
 }

@@ -1,23 +1,26 @@
 package preempt
 
 import (
-	"cmp"
 	"slices"
 
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// ledger has the sum of the requests below each priority by node, so that most
-// nodes are rejected without a trial. It follows the table.
+// ledger has the pods of each node by importance, so that a search neither sorts nor adds
+// them. It follows the table.
 type ledger struct {
 	mark uint64
-	rows [][]band
+	rows [][]ranked
 }
 
-// band is a priority of pods on a node, with the sum of the requests up to it.
-type band struct {
-	priority int32
-	sum      nodetable.Sum
+// ranked is a pod of a node.
+type ranked struct {
+	pod *nodetable.Pod
+	// sum is the requests of the pod and of all less important ones.
+	sum         nodetable.Sum
+	started     int64
+	priority    int32
+	terminating bool
 }
 
 // follow applies the changes of the table.
@@ -32,27 +35,40 @@ func (l *ledger) follow(t *nodetable.Table) {
 }
 
 func (l *ledger) update(t *nodetable.Table, row nodetable.Row) {
-	bands := l.rows[row][:0]
+	pods := l.rows[row]
+	clear(pods)
+	pods = pods[:0]
 	for _, pod := range t.PodsOn(row) {
-		i, found := slices.BinarySearchFunc(bands, pod.Priority, func(b band, priority int32) int { return cmp.Compare(b.priority, priority) })
-		if !found {
-			bands = slices.Insert(bands, i, band{priority: pod.Priority})
-		}
-		bands[i].sum = bands[i].sum.Plus(pod.Requests.Sum())
+		pods = append(pods, ranked{pod: pod, started: started(pod), priority: pod.Priority, terminating: pod.Terminating})
 	}
-	for i := 1; i < len(bands); i++ {
-		bands[i].sum = bands[i].sum.Plus(bands[i-1].sum)
+	slices.SortFunc(pods, func(a, b ranked) int { return compareImportance(a.pod, b.pod) })
+	sum := nodetable.Sum{}
+	for i := range slices.Backward(pods) {
+		sum = sum.Plus(pods[i].pod.Requests.Sum())
+		pods[i].sum = sum
 	}
-	l.rows[row] = bands
+	l.rows[row] = pods
 }
 
-// below is the sum of the requests of a node's pods below a priority.
-func (l *ledger) below(row nodetable.Row, priority int32) (sum nodetable.Sum) {
-	for _, b := range l.rows[row] {
-		if b.priority >= priority {
-			break
+// lower are the pods of a node below a priority, the most important first.
+func (l *ledger) lower(row nodetable.Row, priority int32) []ranked {
+	pods := l.rows[row]
+	if n := len(pods); n == 0 || pods[n-1].priority >= priority {
+		return nil
+	}
+	first, _ := slices.BinarySearchFunc(pods, priority, func(p ranked, priority int32) int {
+		if p.priority < priority {
+			return 1
 		}
-		sum = b.sum
+		return -1
+	})
+	return pods[first:]
+}
+
+// sumFrom is the requests of the pods from an index on.
+func sumFrom(pods []ranked, i int) (sum nodetable.Sum) {
+	if i < len(pods) {
+		sum = pods[i].sum
 	}
 	return sum
 }

@@ -28,7 +28,7 @@ type Plugin struct {
 	// State of the running search.
 	resolvable nodetable.Bits
 	rows       []nodetable.Row
-	lower      []*nodetable.Pod
+	protected  []bool // by budgets: pods of a node
 	candidates []candidate
 	victims    []*nodetable.Pod // of all candidates
 }
@@ -129,7 +129,12 @@ func (p *Plugin) consult(c *framework.Cycle, found []candidate) ([]candidate, er
 	found = found[:0]
 	for _, f := range candidates {
 		sortByImportance(f.Victims)
-		found = append(found, candidate{f.Row, f.Victims, f.Violations})
+		c := newCandidate(f.Row)
+		c.victims, c.violations = f.Victims, f.Violations
+		for _, v := range c.victims {
+			c.count(v.Priority, started(v), v.Terminating)
+		}
+		found = append(found, c)
 	}
 	return found, nil
 }
@@ -208,7 +213,7 @@ func (p *Plugin) search(c *framework.Cycle) (candidates []candidate, why framewo
 		if len(found.victims) == 0 {
 			continue
 		}
-		if slices.ContainsFunc(found.victims, func(v *nodetable.Pod) bool { return Overdue(v, c.Now) }) {
+		if found.terminating && slices.ContainsFunc(found.victims, func(v *nodetable.Pod) bool { return Overdue(v, c.Now) }) {
 			s.overdue++
 			continue
 		}

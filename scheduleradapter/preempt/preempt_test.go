@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -230,6 +231,9 @@ func compareWithReference(t *testing.T, rounds int) {
 				left -= cpu
 				labels := []string{"a", "b", "c"}[:dice.IntN(4)]
 				pod := c.pod(fmt.Sprintf("pod-%d-%d", i, left), dice.Int32N(4), cpu, labels...)
+				if start := dice.Int64N(3); start > 0 {
+					pod.Started = time.Unix(start, 0)
+				}
 				nodes[name] = append(nodes[name], pod)
 			}
 			c.run(name, nodes[name]...)
@@ -296,7 +300,18 @@ func byImportance(a, b *nodetable.Pod) int {
 	if a.Priority != b.Priority {
 		return int(b.Priority - a.Priority)
 	}
+	if start, other := startOf(a), startOf(b); start != other {
+		return int(start - other)
+	}
 	return strings.Compare(string(a.UID), string(b.UID))
+}
+
+// startOf is the start of a pod in seconds; a pod that has not started is the last.
+func startOf(p *nodetable.Pod) int64 {
+	if p.Started.IsZero() {
+		return 9
+	}
+	return p.Started.Unix()
 }
 
 func order(b bool) int {
@@ -325,11 +340,16 @@ func violations(pods []*nodetable.Pod, budgets []*policyv1.PodDisruptionBudget) 
 
 // cost sorts as preemption compares nodes.
 func cost(victims []*nodetable.Pod, broken map[types.UID]bool) string {
-	n, sum, highest := 0, int64(0), int32(0)
+	n, sum, highest, first := 0, int64(0), int32(0), int64(9)
 	for _, v := range victims {
 		n += order(broken[v.UID])
 		sum += int64(v.Priority) + 1<<31
 		highest = max(highest, v.Priority)
 	}
-	return fmt.Sprintf("%03d violations, highest %03d, sum %015d, %03d victims", n, highest, sum, len(victims))
+	for _, v := range victims {
+		if v.Priority == highest {
+			first = min(first, startOf(v))
+		}
+	}
+	return fmt.Sprintf("%03d violations, highest %03d, sum %015d, %03d victims, %d to the start", n, highest, sum, len(victims), 9-first)
 }

@@ -10,15 +10,13 @@ import (
 // search is a search for candidates, with the reasons of rejected nodes.
 type search struct {
 	*framework.Cycle
-	plugin  *Plugin
-	budgets budgets // of a node
-	// groups are the pods of lower priority on a node: those that a budget protects, and
-	// the others.
-	groups       [2][]*nodetable.Pod
-	unresolvable int // unresolvable nodes
-	noVictims    int // nodes without a pod of lower priority
-	paused       int // nodes of Env.PausedNodes
-	overdue      int // nodes with an overdue victim
+	plugin       *Plugin
+	budgets      budgets  // of a node
+	lower        []ranked // pods of lower priority on a node
+	unresolvable int      // unresolvable nodes
+	noVictims    int      // nodes without a pod of lower priority
+	paused       int      // nodes of Env.PausedNodes
+	overdue      int      // nodes with an overdue victim
 	rejections   map[framework.Rejection]int
 }
 
@@ -49,38 +47,37 @@ func (s *search) why() framework.Histogram {
 // tryNode selects victims on a node. It returns none if the pod does not fit
 // without all pods of lower priority.
 func (s *search) tryNode(row nodetable.Row) (candidate, error) {
-	sum := s.plugin.ledger.below(row, s.Pod.Priority)
-	if sum.Pods == 0 {
+	s.lower = s.plugin.ledger.lower(row, s.Pod.Priority)
+	if len(s.lower) == 0 {
 		s.noVictims++
 		return candidate{}, nil
 	}
-	why, rejected, known := s.RejectedWithout(row, sum)
-	switch {
-	case rejected:
+	free, known := s.FreeBesideNominated(row)
+	if !known {
+		return s.tryOut(row)
+	}
+	free = free.Plus(s.lower[0].sum)
+	if why, rejected := s.RejectedWith(free); rejected {
 		s.rejections[why]++
 		return candidate{}, nil
-	case known:
-		s.listLower(row)
-		return s.reprieve(row, func(pod *nodetable.Pod) (bool, error) {
-			without := sum.Minus(pod.Requests.Sum())
-			_, rejected, _ := s.RejectedWithout(row, without)
-			if !rejected {
-				sum = without
-			}
-			return !rejected, nil
-		})
 	}
-	return s.tryOut(row)
+	return s.reprieve(row, func(i int) (bool, error) {
+		without := free.Minus(s.lower[i].sum).Plus(sumFrom(s.lower, i+1))
+		_, rejected := s.RejectedWith(without)
+		if !rejected {
+			free = without
+		}
+		return !rejected, nil
+	})
 }
 
 // tryOut removes the pods of lower priority in the table and adds back as many as
 // fit.
 func (s *search) tryOut(row nodetable.Row) (candidate, error) {
-	s.listLower(row)
 	s.Table.Try()
 	defer s.Table.Undo()
-	for _, pod := range s.plugin.lower {
-		s.Table.Displace(pod.UID)
+	for i := range s.lower {
+		s.Table.Displace(s.lower[i].pod.UID)
 	}
 	fits, why, status := s.Fits(row)
 	switch {
@@ -90,7 +87,8 @@ func (s *search) tryOut(row nodetable.Row) (candidate, error) {
 		s.rejections[why]++
 		return candidate{}, nil
 	}
-	return s.reprieve(row, func(pod *nodetable.Pod) (bool, error) {
+	return s.reprieve(row, func(i int) (bool, error) {
+		pod := s.lower[i].pod
 		s.Table.Place(pod, row)
 		fits, _, status := s.Fits(row)
 		if status.Code == framework.Error {
@@ -103,37 +101,29 @@ func (s *search) tryOut(row nodetable.Row) (candidate, error) {
 	})
 }
 
-// listLower lists the pods of lower priority on a node. The disruption controller counts
-// them as running.
-func (s *search) listLower(row nodetable.Row) {
-	p := s.plugin
-	p.lower = p.lower[:0]
-	for _, pod := range s.Table.PodsOn(row) {
-		if pod.Priority < s.Pod.Priority {
-			p.lower = append(p.lower, pod)
-		}
-	}
-	sortByImportance(p.lower)
-	s.groups = s.budgets.split(p.lower)
-}
-
 // reprieve keeps as many pods of lower priority as possible: first those that a
-// budget protects, each group by importance. Source: kube-scheduler's
-// SelectVictimsOnNode.
-func (s *search) reprieve(row nodetable.Row, fits func(*nodetable.Pod) (bool, error)) (candidate, error) {
+// budget protects, each group by importance. fits adds the pod of an index. Source:
+// kube-scheduler's SelectVictimsOnNode.
+func (s *search) reprieve(row nodetable.Row, fits func(i int) (bool, error)) (candidate, error) {
 	p := s.plugin
-	found := candidate{row: row}
+	found := newCandidate(row)
 	begin := len(p.victims)
-	for i, group := range s.groups {
-		for _, pod := range group {
-			switch fit, err := fits(pod); {
+	p.protected = s.budgets.protect(p.protected[:0], s.lower)
+	for _, protected := range [...]bool{true, false} {
+		for i := range s.lower {
+			if p.protected[i] != protected {
+				continue
+			}
+			switch fit, err := fits(i); {
 			case err != nil:
 				return candidate{}, err
 			case fit:
 				continue
 			}
-			p.victims = append(p.victims, pod)
-			if i == 0 {
+			victim := &s.lower[i]
+			p.victims = append(p.victims, victim.pod)
+			found.count(victim.priority, victim.started, victim.terminating)
+			if protected {
 				found.violations++
 			}
 		}

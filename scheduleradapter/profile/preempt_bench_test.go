@@ -69,8 +69,8 @@ func BenchmarkPreemption(b *testing.B) {
 		for _, nominated := range []int{0, 200, 2_000} {
 			b.Run(fmt.Sprintf("%d nodes/%d nominated", nodes, nominated), func(b *testing.B) {
 				c := newCrowd(b, nodes, 0)
-				for i := range min(nominated, nodes) {
-					c.Nominator.Nominate(crowded(b, fmt.Sprint("before-", i), 10), fmt.Sprint("node-", i))
+				for i := range min(nominated, nodes) { // as searches begin anywhere
+					c.Nominator.Nominate(crowded(b, fmt.Sprint("before-", i), 10), fmt.Sprint("node-", i*7919%nodes))
 				}
 				c.attempts(b, 10, true)
 			})

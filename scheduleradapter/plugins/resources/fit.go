@@ -184,20 +184,18 @@ func (f *Fit) DecidesBySums(c *framework.Cycle) bool {
 	return !slices.ContainsFunc(c.Pod.Requests.Extended, func(a nodetable.Amount) bool { return a.Value > 0 && !f.ignores(a.Name.Value()) })
 }
 
-// ReasonsWithout are the missing resources if the pods on the row requested less.
-func (f *Fit) ReasonsWithout(c *framework.Cycle, row nodetable.Row, less nodetable.Sum) (rejection uint32) {
-	t, r := f.table, &c.Pod.Requests
-	for bit, n := range [extendedBit]struct {
-		*nodetable.Column
-		request, less int64
-	}{
-		podsBit: {&t.Pods, 1, less.Pods}, cpuBit: {&t.CPU, r.CPU, less.CPU},
-		memoryBit: {&t.Memory, r.Memory, less.Memory}, ephemeralBit: {&t.Ephemeral, r.Ephemeral, less.Ephemeral},
-	} {
-		if n.request > 0 && n.request > n.Allocatable[row]-n.Requested[row]+n.less {
+// ReasonsWith are the resources that are missing with these free amounts.
+func (f *Fit) ReasonsWith(c *framework.Cycle, free nodetable.Sum) (rejection uint32) {
+	r := &c.Pod.Requests
+	lacks := func(request, free int64, bit int) {
+		if request > 0 && request > free {
 			rejection |= 1 << bit
 		}
 	}
+	lacks(1, free.Pods, podsBit)
+	lacks(r.CPU, free.CPU, cpuBit)
+	lacks(r.Memory, free.Memory, memoryBit)
+	lacks(r.Ephemeral, free.Ephemeral, ephemeralBit)
 	return rejection
 }
 
