@@ -9,19 +9,19 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// boundPod is what the informer keeps of a pod on a node instead of its object. The cache
-// calls the methods below only.
-type boundPod struct {
+// digestedPod is what the informer keeps of a pod instead of its object. The cache calls the
+// methods below only.
+type digestedPod struct {
 	metav1.Object // nil
 
 	pod     *nodetable.Pod
 	version string
 }
 
-func (b *boundPod) GetNamespace() string       { return b.pod.Namespace.Value() }
-func (b *boundPod) GetName() string            { return b.pod.Name }
-func (b *boundPod) GetUID() types.UID          { return b.pod.UID }
-func (b *boundPod) GetResourceVersion() string { return b.version }
+func (b *digestedPod) GetNamespace() string       { return b.pod.Namespace.Value() }
+func (b *digestedPod) GetName() string            { return b.pod.Name }
+func (b *digestedPod) GetUID() types.UID          { return b.pod.UID }
+func (b *digestedPod) GetResourceVersion() string { return b.version }
 
 // digestedNode is what the informer keeps of a node instead of its object.
 type digestedNode struct {
@@ -36,23 +36,31 @@ func (d *digestedNode) GetName() string            { return d.node.Name.Value() 
 func (d *digestedNode) GetUID() types.UID          { return d.node.UID }
 func (d *digestedNode) GetResourceVersion() string { return d.version }
 
-// keepDigests replaces the objects of nodes and of pods on nodes by digests, and trims
-// others. The reflector may call it twice for an object.
+// keepDigests replaces the objects of nodes and of pods that have not completed by digests,
+// and trims others. The reflector may call it twice for an object.
 func keepDigests() cache.TransformFunc {
 	templates := nodetable.NewTemplates()
 	return func(o any) (any, error) {
 		switch object := o.(type) {
-		case *boundPod, *digestedNode:
+		case *digestedPod, *digestedNode:
 			return o, nil
 		case *v1.Node:
 			return &digestedNode{node: templates.NewNode(object), version: object.ResourceVersion}, nil
 		case *v1.Pod:
-			if nodetable.Plain(object) && !completed(object) {
-				if _, err := trim(object); err != nil {
-					return nil, err
-				}
-				return &boundPod{pod: templates.NewPod(object), version: object.ResourceVersion}, nil
+			if completed(object) {
+				break
 			}
+			if _, err := trim(object); err != nil {
+				return nil, err
+			}
+			digested := &digestedPod{version: object.ResourceVersion}
+			if nodetable.Plain(object) {
+				digested.pod = templates.NewPod(object)
+			} else {
+				digested.pod = templates.NewPodWithObject(object)
+				digested.pod.ShareObject()
+			}
+			return digested, nil
 		}
 		return trim(o)
 	}
@@ -72,8 +80,8 @@ func nodeDigest(o metav1.Object) *nodetable.Node {
 
 // podDigest is that of a pod in the informer's store; here is false if it has completed.
 func podDigest(templates *nodetable.Templates, o metav1.Object) (pod *nodetable.Pod, here bool) {
-	if bound, ok := o.(*boundPod); ok {
-		return bound.pod, true
+	if digested, ok := o.(*digestedPod); ok {
+		return digested.pod, true
 	}
 	object := o.(*v1.Pod)
 	return templates.NewPodWithObject(object), !completed(object)

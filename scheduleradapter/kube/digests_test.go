@@ -11,10 +11,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
-// TestTheInformerKeepsDigestsOfPodsOnNodes: the store has them under their names with
-// their versions, also if the reflector transforms an object twice. Pods that are
-// pending or deleted keep their object, and completed ones are not there.
-func TestTheInformerKeepsDigestsOfPodsOnNodes(t *testing.T) {
+// TestTheInformerKeepsDigestsOfPods: the store has them under their names with their
+// versions, also if the reflector transforms an object twice. The digests of pods that are
+// pending or deleted have their object, and completed ones are not there.
+func TestTheInformerKeepsDigestsOfPods(t *testing.T) {
 	transform := keepDigests()
 	store := cache.NewIndexer(cache.MetaNamespaceKeyFunc, cache.Indexers{cache.NamespaceIndex: cache.MetaNamespaceIndexFunc})
 	for name, change := range map[string]func(*v1.Pod){
@@ -34,7 +34,7 @@ func TestTheInformerKeepsDigestsOfPodsOnNodes(t *testing.T) {
 		require.NoError(t, store.Add(o))
 		kept, _, err := store.GetByKey("default/" + name)
 		require.NoError(t, err)
-		if _, digested := kept.(*boundPod); digested != (name == "bound") {
+		if digested, ok := kept.(*digestedPod); ok != (name != "completed") || ok && (digested.pod.Object == pod) != (name != "bound") {
 			t.Errorf("of a pod that is %s a %T is kept", name, kept)
 		}
 		object := kept.(metav1.Object)

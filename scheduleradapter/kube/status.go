@@ -13,6 +13,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/scheduleradapter/cycle"
+	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
 const statusWriters = 16
@@ -63,9 +64,13 @@ func (s *statuses) patch(ctx context.Context, update statusUpdate) (version stri
 	pod := update.pod
 	latest, _, _ := s.pods.GetByKey(pod.Namespace + "/" + pod.Name)
 	switch latest := latest.(type) {
-	case *boundPod:
-		if latest.GetUID() == pod.UID {
+	case *digestedPod:
+		switch {
+		case latest.pod.UID != pod.UID:
+		case latest.pod.Node != nodetable.Symbol{}:
 			return "", nil
+		default:
+			pod = latest.pod.Object
 		}
 	case *v1.Pod:
 		if latest.UID == pod.UID {

@@ -165,21 +165,31 @@ func TestAStatusThatTheServerDoesNotTakeIsTriedAgainAndTheLaterWordCounts(t *tes
 	}
 }
 
+// TestNothingIsWrittenOfPodsThatAreGoneOrHaveANode: also not what the informer's version of a
+// pod has.
 func TestNothingIsWrittenOfPodsThatAreGoneOrHaveANode(t *testing.T) {
 	s := newServer(t)
 	s.answer = func(string) (int, string) { return http.StatusNotFound, "NotFound" }
 	bound := aPod("bound")
 	bound.Spec.NodeName = "n"
-	require.NoError(t, s.known.Add(bound))
+	nominated := aPod("nominated")
+	nominated.Status.NominatedNodeName = "n"
+	transform := keepDigests()
+	for _, pod := range []*v1.Pod{bound, nominated} {
+		digested, err := transform(pod)
+		require.NoError(t, err)
+		require.NoError(t, s.known.Add(digested))
+	}
 	w := s.writing()
 	w.PatchStatus(aPod("bound"), unschedulable("no room"))
+	w.PatchStatus(aPod("nominated"), cycle.Status{Nominated: new("n")})
 	w.PatchStatus(aPod("gone"), unschedulable("no room"))
 	s.wait(1)
 	late := aPod("late")
 	late.UID = "late"
 	w.PatchStatus(late, unschedulable("no room"))
 	for _, request := range s.wait(2) {
-		if strings.Contains(request, "/bound/") {
+		if strings.Contains(request, "/bound/") || strings.Contains(request, "/nominated/") {
 			t.Errorf("wrote %s", request)
 		}
 	}

@@ -47,11 +47,12 @@ type PodTemplate struct {
 type podLabels struct {
 	Labels   Labels
 	labelSet Symbol // see labelSetKey
+	texts    map[string]string
 }
 
 func newPodLabels(pod *v1.Pod) *podLabels {
 	labels := NewLabels(pod.Labels)
-	return &podLabels{labels, labelSetKey(pod.Namespace, labels)}
+	return &podLabels{labels, labelSetKey(pod.Namespace, labels), pod.Labels}
 }
 
 // Templates digests pods, such that those of a workload share one PodTemplate, and nodes.
@@ -95,6 +96,18 @@ func (t *Templates) share(pod *v1.Pod) *Pod {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return newPod(pod, t.template(common), t.labels(pod))
+}
+
+// ShareObject has the object of a digest of Templates share its labels and its spec with the
+// pods of the workload: mounts, the volumes on which no digest depends, and owners but the
+// controller are dropped. The caller owns the object.
+func (p *Pod) ShareObject() {
+	if p.shared == nil || p.Object == p.shared {
+		return
+	}
+	o, spec := p.Object, p.shared.Spec
+	spec.NodeName, spec.Hostname = o.Spec.NodeName, o.Spec.Hostname
+	o.Spec, o.Namespace, o.Labels, o.OwnerReferences = spec, p.shared.Namespace, p.texts, p.shared.OwnerReferences
 }
 
 // Plain reports whether a pod is on a node and nothing but its digest is read there: it
@@ -216,7 +229,7 @@ func (p *Pod) OwnObject() *v1.Pod {
 	}
 	object := *p.Object
 	object.Name, object.UID, object.Generation = p.Name, p.UID, p.generation
-	object.Labels = p.Labels.texts()
+	object.Labels = p.texts
 	object.CreationTimestamp = metav1.Time{Time: p.Created}
 	object.Spec.NodeName = p.Node.Value()
 	if !p.Started.IsZero() {

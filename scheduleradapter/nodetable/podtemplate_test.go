@@ -148,13 +148,13 @@ func TestPodsThatAreReadKeepTheirObject(t *testing.T) {
 }
 
 // TestPendingPodsOfAWorkloadShareATemplate: also with pods that are being deleted, and each has
-// its object.
+// its object, which may share what it has in common with the others.
 func TestPendingPodsOfAWorkloadShareATemplate(t *testing.T) {
 	templates := NewTemplates()
 	first := templates.NewPod(workloadPod(0))
 	for i := range 3 {
 		object := workloadPod(i)
-		object.Spec.NodeName = ""
+		object.Spec.NodeName, object.Spec.Hostname = "", fmt.Sprint("host-", i)
 		if i == 2 {
 			object.DeletionTimestamp = &metav1.Time{}
 		}
@@ -163,6 +163,13 @@ func TestPendingPodsOfAWorkloadShareATemplate(t *testing.T) {
 			t.Errorf("pod %d has a template of its own or another object", i)
 		}
 		sameDigest(t, p, object)
+		original := object.DeepCopy()
+		p.ShareObject()
+		sameDigest(t, p, original)
+		spec, shared := &p.Object.Spec, &first.shared.Spec
+		if &spec.Containers[0] != &shared.Containers[0] || p.Object.Name != original.Name || spec.Hostname != original.Spec.Hostname {
+			t.Errorf("pod %d has %+v", i, p.Object)
+		}
 	}
 	runtime.KeepAlive(first)
 }

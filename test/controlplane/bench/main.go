@@ -37,7 +37,7 @@ func main() {
 	flag.IntVar(&b.pods, "pods", 5000, "how many pods wait")
 	kinds := flag.String("kinds", "plain,anti,spread", "what the pods ask for; preempt for room on nodes that are full of pods of lower priority, claims for a device each")
 	flag.StringVar(&b.on, "on", kubeAPIServer, "the API server: kube-apiserver or evictd-apiserver")
-	by := flag.String("by", trivial+",kube-scheduler,evictd-scheduler", "the schedulers to measure, in this order; a scheduler that is named twice is measured twice")
+	by := flag.String("by", trivial+",kube-scheduler,evictd-scheduler", "the schedulers to measure, in this order; a scheduler that is named twice is measured twice, and an absolute path is another build of evictd-scheduler")
 	flag.DurationVar(&b.patience, "patience", 5*time.Minute, "how long a measurement may take")
 	flag.Parse()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
@@ -278,7 +278,10 @@ func (b *bench) measure(ctx context.Context, server *apiserver.Server, by string
 // runScheduler runs a scheduler until all pods are bound, or time is up.
 func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindings) (r result, err error) {
 	program := filepath.Join(b.dir, name)
-	if name == scheduler.Kube {
+	switch {
+	case filepath.IsAbs(name):
+		program = name
+	case name == scheduler.Kube:
 		if program, err = apiserver.Program(name); err != nil {
 			return r, err
 		}
@@ -287,7 +290,7 @@ func (b *bench) runScheduler(name string, server *apiserver.Server, seen *bindin
 	if err != nil {
 		return r, err
 	}
-	log, err := os.Create(filepath.Join(b.dir, name+".log"))
+	log, err := os.Create(filepath.Join(b.dir, filepath.Base(name)+".log"))
 	if err != nil {
 		return r, err
 	}
