@@ -266,6 +266,9 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Keeper = d.keeper
 		d.loop.Resume(d.keeper.Resume(&d.cfg.Eviction))
 	}
+	if d.keeper != nil && d.cluster.speaksToAPI() {
+		d.cluster.agent.WithdrawEvictions(d.keeper.Dropped())
+	}
 	if !d.dryRun {
 		d.notices = d.newNotices()
 		cfg.Notice = d.notices.deliver
