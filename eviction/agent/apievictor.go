@@ -225,6 +225,15 @@ func (a *Agent) WithdrawEvictions(victims []wire.Intent) {
 	}
 }
 
+// forgetWithdrawn ends a withdrawal that is done. The pod may have been chosen again.
+func (a *Agent) forgetWithdrawn(uid types.UID) {
+	a.update(func(o *outbox) {
+		if r := o.requests[uid]; r != nil && r.Withdrawn {
+			delete(o.requests, uid)
+		}
+	})
+}
+
 // withdraw ends the requests for a pod.
 func (a *Agent) withdraw(uid types.UID) {
 	a.update(func(o *outbox) { delete(o.requests, uid) })

@@ -139,13 +139,33 @@ func TestARequestIsWithdrawnWhileItIsNotGranted(t *testing.T) {
 		if sent := k.agent.out.requests["withdrawn"]; sent == nil || !sent.Object || !sent.Withdrawn {
 			t.Errorf("sent %+v", sent)
 		}
-		k.agent.answers <- wire.EvictionResponse{UID: "withdrawn"}
+		k.agent.handle(&wire.FromAgent{EvictionResponse: &wire.EvictionResponse{UID: "withdrawn", Withdrawn: true}})
 		time.Sleep(time.Minute)
 		if _, killed := below.at("withdrawn"); killed {
 			t.Error("a withdrawn victim is killed")
 		}
 		if sent := k.agent.out.requests["withdrawn"]; sent != nil {
 			t.Errorf("%+v is sent again", sent)
+		}
+	})
+}
+
+// TestTheAnswerToAWithdrawalGrantsNothing has it arrive after the pod was chosen again.
+//
+// rule: M.168
+func TestTheAnswerToAWithdrawalGrantsNothing(t *testing.T) {
+	asked(t, func(k *APIEvictor, below *recorder) {
+		k.cfg.Object = true
+		_ = k.Kill(soft("again"))
+		k.Withdraw("again")
+		_ = k.Kill(soft("again"))
+		k.agent.handle(&wire.FromAgent{EvictionResponse: &wire.EvictionResponse{UID: "again", Withdrawn: true}})
+		time.Sleep(29 * time.Second)
+		if _, killed := below.at("again"); killed {
+			t.Error("the pod is killed before its deadline")
+		}
+		if sent := k.agent.out.requests["again"]; sent == nil || sent.Withdrawn {
+			t.Errorf("sent %+v", sent)
 		}
 	})
 }

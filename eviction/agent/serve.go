@@ -88,6 +88,10 @@ func (a *Agent) receive(conn *wire.Evictd) error {
 
 // handle handles one message.
 func (a *Agent) handle(m *wire.FromAgent) {
+	if r := m.EvictionResponse; r != nil && r.Withdrawn {
+		a.forgetWithdrawn(r.UID)
+		return
+	}
 	if m.EvictionResponse != nil {
 		select {
 		case a.answers <- *m.EvictionResponse:

@@ -111,9 +111,6 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 		c.soft = softEviction(file, d.node.mode, !cfg.Node.Register)
 	}
 	c.agent = agent.New(cfg, d.keeper, log)
-	if c.soft.Object {
-		c.agent.WithdrawEvictions(d.keeper.Dropped())
-	}
 	return c, nil
 }
 

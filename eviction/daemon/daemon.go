@@ -104,6 +104,8 @@ type Daemon struct {
 	recorder   *recorder.Recorder
 	// podsCgroupWarned: it was logged that the pods' cgroup is missing. Owned by syncPods.
 	podsCgroupWarned bool
+	// outside receives the cgroups outside of the pods that a reload has changed, for syncPods.
+	outside chan []string
 	// reportable is when the API server last did not forbid the status of pods, as far as
 	// findRestarted knows. Owned by syncPods.
 	reportable time.Time
@@ -138,7 +140,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
 	}
-	d := &Daemon{config: cfg, log: log, runtimeDir: cmp.Or(file.RuntimeDir, DefaultRuntimeDir)}
+	d := &Daemon{config: cfg, log: log, runtimeDir: cmp.Or(file.RuntimeDir, DefaultRuntimeDir), outside: make(chan []string, 1)}
 	if d.service, err = osprocess.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
@@ -263,6 +265,9 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.keeper != nil {
 		cfg.Keeper = d.keeper
 		d.loop.Resume(d.keeper.Resume(&d.cfg.Eviction))
+	}
+	if d.keeper != nil && d.cluster.speaksToAPI() {
+		d.cluster.agent.WithdrawEvictions(d.keeper.Dropped())
 	}
 	if !d.dryRun {
 		d.notices = d.newNotices()

@@ -59,6 +59,9 @@ func (d *Daemon) syncPods(ctx context.Context) {
 				ticks++
 				moved, other := d.findPodsCgroup(), d.tracker.outside.look()
 				changed = (moved || other) && d.updatePods()
+			case paths := <-d.outside:
+				d.tracker.outside.paths = paths
+				changed = d.tracker.outside.look() && d.updatePods()
 			case <-look:
 				changed = d.findPodsCgroup() && d.updatePods()
 			case <-filesChanged:

@@ -27,7 +27,7 @@ func Reloadable() []string {
 		"containerPressure", "containerRestartGracePeriod", "containerRestartBackOff", "resizeNamespaces", "resizeInterval",
 		"memoryReclaimBudget", "memoryReclaimStep", "memoryReclaimAttempts", "memoryThrottlePeriod", "memoryStallWindow", "memoryStallSome",
 		"imageGCHighThresholdPercent", "imageGCLowThresholdPercent", "imageMinimumGCAge", "imageMaximumGCAge", "imageGCPressureMode", "imageGCKeep",
-		"minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
+		"outside", "minimumContainerTTLDuration", "maximumDeadContainersPerContainer", "maximumDeadContainers",
 	}
 }
 
@@ -64,6 +64,11 @@ func (d *Daemon) reload(ctx context.Context) {
 		if d.collector != nil {
 			d.collector.Configure(policy)
 		}
+		select {
+		case <-d.outside: // it was not followed yet
+		default:
+		}
+		d.outside <- file.Outside
 		d.inform("READY=1")
 	}
 }
@@ -88,6 +93,9 @@ func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.
 	}
 	compiled, err := config.Compile(&file, nil)
 	if err := errors.Join(err, Validate(&file), d.checkRestarts(&compiled)); err != nil {
+		return c, p, file, err
+	}
+	if _, err := newOutsideGroups(d.node, d.tracker.podsPath(), file.Outside); err != nil {
 		return c, p, file, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)

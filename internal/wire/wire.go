@@ -203,6 +203,8 @@ type EvictionResponse struct {
 	UID types.UID `json:"uid"`
 	// Refused says why the pod may not be evicted yet; empty where it may.
 	Refused string `json:"refused,omitempty"`
+	// Withdrawn says that the request is withdrawn: nothing is granted.
+	Withdrawn bool `json:"withdrawn,omitempty"`
 }
 
 const (

@@ -29,7 +29,7 @@ func (p *Publisher) requestEvictions(ctx context.Context) error {
 	for _, request := range requests {
 		if request.Withdrawn {
 			if p.withdrawObject(ctx, &request) {
-				p.send(wire.FromAgent{EvictionResponse: &wire.EvictionResponse{UID: request.UID}})
+				p.send(wire.FromAgent{EvictionResponse: &wire.EvictionResponse{UID: request.UID, Withdrawn: true}})
 			}
 			continue
 		}

@@ -5,6 +5,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -110,4 +111,53 @@ func TestACgroupOutsideOfThePodsIsEvictedInstead(t *testing.T) {
 	if got := replayed(n, scenario); !slices.Equal(got, []string{"/" + service}) {
 		t.Errorf("the replay evicts %v", got)
 	}
+}
+
+// TestAReloadChangesTheCgroupsOutsideOfThePods lists one service of two, then the other: the second is evicted, and the
+// first, which uses as much, is not. A list that has evictd's own cgroup is refused.
+//
+// rule: M.169
+func TestAReloadChangesTheCgroupsOutsideOfThePods(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	small := n.Start("small", sandbox.Spec{Request: "60Mi"})
+	small.Do("hold 2Mi")
+	start := func(name string) *harness.Pod {
+		return n.StartIn(n.Manifest(name, sandbox.Spec{}), filepath.Join(n.Group, "system.slice", name+".service"), nil)
+	}
+	before, after := start("before"), start("after")
+	file := filepath.Join(n.Dir, "evictd.yaml")
+	configure := func(outside string) {
+		text := "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\nevictionHard: {memory.available: 80Mi}\noutside: [" + outside + "]\n"
+		require.NoError(t, os.WriteFile(file, []byte(text), 0o644))
+	}
+	ranked := func(d *harness.Evictd, is, isNot string) {
+		t.Helper()
+		d.Await(is+" and not "+isNot+" in the ranking", func(s *nodestatus.Status) bool {
+			has := func(group string) bool {
+				return slices.ContainsFunc(s.Ranking[memorySignal], func(r nodestatus.Ranked) bool { return r.Pod == "/"+group })
+			}
+			return has(is) && !has(isNot)
+		})
+	}
+	const first, second = "system.slice/before.service", "system.slice/after.service"
+	configure(first)
+	d := n.Evictd(sandbox.Config(file), longTransition)
+	d.AwaitPods(memorySignal, small)
+	ranked(d, first, second)
+	configure(strings.TrimPrefix(n.Pods().Path(), n.Group+"/"))
+	d.Signal(syscall.SIGHUP)
+	d.AwaitLog("the new configuration is refused")
+	ranked(d, first, second)
+	configure(second)
+	d.Signal(syscall.SIGHUP)
+	ranked(d, second, first)
+	before.Do("hold 90Mi")
+	after.Send("hold 90Mi")
+	d.Await("the end of the service", func(s *nodestatus.Status) bool { return len(s.Evictions) == 1 && !s.Evictions[0].Gone.IsZero() })
+	if e := d.Status().Evictions[0]; e.Pod != "/"+second {
+		t.Errorf("evicted %+v", e)
+	}
+	harness.MustRun(t, small, before)
+	harness.Await(t, "the service to end", func() bool { return !after.Runs() })
 }
