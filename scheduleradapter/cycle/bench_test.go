@@ -66,6 +66,11 @@ var workloads = []struct {
 		}
 		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{web(v1.LabelHostname)}}}
 	}},
+	{name: "required anti-affinity by zone", pod: func(i int, p *v1.Pod) { // groups of three, one pod in each zone
+		p.Labels["app"] = fmt.Sprint("group-", i/3)
+		term := v1.PodAffinityTerm{TopologyKey: v1.LabelTopologyZone, LabelSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": p.Labels["app"]}}}
+		p.Spec.Affinity = &v1.Affinity{PodAntiAffinity: &v1.PodAntiAffinity{RequiredDuringSchedulingIgnoredDuringExecution: []v1.PodAffinityTerm{term}}}
+	}},
 	{name: "preferred affinity by zone", pod: func(_ int, p *v1.Pod) {
 		p.Spec.Affinity = &v1.Affinity{PodAffinity: &v1.PodAffinity{PreferredDuringSchedulingIgnoredDuringExecution: []v1.WeightedPodAffinityTerm{{Weight: 1, PodAffinityTerm: web(v1.LabelTopologyZone)}}}}
 	}},

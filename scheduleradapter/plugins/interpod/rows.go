@@ -54,7 +54,6 @@ func (p *Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width i
 		l.rejecting = append(l.rejecting, r)
 	}
 	for _, term := range c.Pod.AntiAffinity {
-		s.AddSymbols(term.Key)
 		add(&c.Table.Counter(term.Pods).Tally, term.Topology)
 	}
 	for _, term := range p.refusing(c) {
@@ -66,10 +65,14 @@ func (p *Plugin) SignFilter(c *framework.Cycle, s *framework.Signature) (width i
 			r.value = affinities + slices.Index(l.classes[affinities:], r.topology)
 		}
 	}
+	s.Add(int64(affinities))
 	for _, topology := range l.classes {
 		s.Add(topology.Serial)
 	}
 	if nodes {
+		for _, term := range c.Pod.AntiAffinity {
+			s.AddSymbols(term.Key)
+		}
 		p.signNodes(c, s)
 	}
 	return len(l.classes), len(l.classes) <= mostTopologies

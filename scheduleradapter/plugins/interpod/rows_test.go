@@ -41,3 +41,43 @@ func TestSignatureHasTheTopologiesWithDomainsOfOneNode(t *testing.T) {
 		t.Error("the signature is not the same for equal nodes")
 	}
 }
+
+// signFilter is the signature of the filter for a pod.
+func signFilter(t *testing.T, cluster *plugintest.Cluster, plugin *Plugin, pod *v1.Pod) (s framework.Signature) {
+	t.Helper()
+	c := &framework.Cycle{Table: cluster.Table, Pod: cluster.Digest(pod)}
+	if width, ok := plugin.SignFilter(c, &s); width == 0 || !ok {
+		t.Fatalf("the plugin has %d values, %t", width, ok)
+	}
+	return s
+}
+
+// TestSignatureHasTheNumberOfAffinityTerms: affinity rejects a node without the topology key,
+// and anti-affinity does not.
+func TestSignatureHasTheNumberOfAffinityTerms(t *testing.T) {
+	cluster := plugintest.New(t, node("a rack=1 zone=1"), node("b rack=1 zone=1"))
+	plugin := cluster.Make(New, &config.InterPodAffinityArgs{HardPodAffinityWeight: new(int32(1))}).(*Plugin)
+	cluster.Table.Topology(nodetable.Intern("rack"))
+	cluster.Place(pod("1", "db", without(pods("near", "zone"))), "a")
+	cluster.Place(pod("2", "db", without(pods("far", "rack"), pods("far", "zone"))), "a")
+	near := signFilter(t, cluster, plugin, pod("p", "near", with(pods("db", "rack"))))
+	if far := signFilter(t, cluster, plugin, pod("p", "far")); near == far {
+		t.Error("the signature is the same for a pod with affinity by rack and for one that other pods refuse by rack")
+	}
+}
+
+// TestGroupsThatAreApartByZoneHaveOneSignature: the numbers of matching pods in zones are no
+// results of rows.
+func TestGroupsThatAreApartByZoneHaveOneSignature(t *testing.T) {
+	cluster := plugintest.New(t, node("a zone=1"), node("b zone=1"))
+	plugin := cluster.Make(New, &config.InterPodAffinityArgs{HardPodAffinityWeight: new(int32(1))}).(*Plugin)
+	sign := func(app, key string) framework.Signature {
+		return signFilter(t, cluster, plugin, pod("p", app, without(pods(app, "zone"), pods(app, key))))
+	}
+	if sign("web", "zone") != sign("db", "zone") {
+		t.Error("the signatures differ")
+	}
+	if sign("web", v1.LabelHostname) == sign("db", v1.LabelHostname) {
+		t.Error("the signature is the same for groups that are apart by host name")
+	}
+}
