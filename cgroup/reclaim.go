@@ -1,8 +1,10 @@
 package cgroup
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"math"
 	"path"
 	"strconv"
 
@@ -53,6 +55,39 @@ func (s *System) ReclaimMemory(group string, bytes int64) error {
 	default:
 		return fmt.Errorf("reclaim memory of cgroup %s: %w", group, err)
 	}
+}
+
+// freeStep is the most that FreeMemory has reclaimed at once, bytes.
+const freeStep = 64 << 20
+
+// FreeMemory has the kernel free the page cache of a group without processes, until ctx ends (memory.reclaim; v1:
+// memory.force_empty, which is written once). After the removal of the group its page cache would stay, and count in the
+// groups above. A group that has processes is left alone. The error is errors.ErrUnsupported where the kernel has
+// no memory.reclaim, and ErrGone where the group does not exist.
+func (s *System) FreeMemory(ctx context.Context, group string) error {
+	g, err := s.Open(group)
+	if err != nil {
+		return err
+	}
+	defer g.Close()
+	for before := int64(math.MaxInt64); ctx.Err() == nil; {
+		var m stats.Memory
+		populated, err := g.Populated()
+		if err == nil {
+			err = g.usageAndStat(&m, &memoryStat{})
+		}
+		cache := m.InactiveFile.Plus(m.ActiveFile).Or(0)
+		if err != nil || populated || cache == 0 || cache >= before {
+			return err
+		}
+		if before = cache; s.version == V1 {
+			return g.fault("free memory", write(g.dirs[memory], "memory.force_empty\x00", "0", errors.ErrUnsupported))
+		}
+		if err := s.ReclaimMemory(group, min(cache, freeStep)); err != nil && !errors.Is(err, ErrReclaimedLess) {
+			return err
+		}
+	}
+	return nil
 }
 
 // ReclaimState is what shows how much memory of a group can be reclaimed, and whether the group misses what

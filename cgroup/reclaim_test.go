@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/stats"
 )
 
 // rule: M.144
@@ -54,5 +55,43 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 		if !errors.Is(err, ErrGone) {
 			t.Errorf("%s of a group that does not exist: %v", what, err)
 		}
+	}
+}
+
+// rule: M.167
+func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	const cached = 32 << 20
+	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	data := filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(data, nil, 0o644))
+	require.NoError(t, os.Truncate(data, cached))
+	m := join(t, s, group)
+	m.do(t, "cat "+data+" "+data+" >/dev/null")
+	cache := func() int64 {
+		g, err := s.Open(group)
+		require.NoError(t, err)
+		defer g.Close()
+		var memory stats.Memory
+		require.NoError(t, g.Memory(&memory))
+		return memory.InactiveFile.Plus(memory.ActiveFile).Or(0)
+	}
+	require.NoError(t, s.FreeMemory(t.Context(), group))
+	if cache() < cached*3/4 {
+		t.Errorf("%d bytes of page cache are left of a group with a process", cache())
+	}
+	m.end()
+	err = s.FreeMemory(t.Context(), group)
+	if errors.Is(err, errors.ErrUnsupported) {
+		t.Skip("skipped: needs memory.reclaim, Linux 5.19")
+	}
+	require.NoError(t, err)
+	if cache() > cached/4 {
+		t.Errorf("%d bytes of page cache are left of a group without a process", cache())
+	}
+	if err := s.FreeMemory(t.Context(), group+"/none"); !errors.Is(err, ErrGone) {
+		t.Errorf("of a group that does not exist: %v", err)
 	}
 }

@@ -413,11 +413,11 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 	return nil
 }
 
-// nextEligible is the place of the first eligible pod from a place on; negative
-// without one.
+// nextEligible is the place of the first eligible pod that has processes, from a place on;
+// negative without one.
 func (st *State) nextEligible(ranking []Ranked, from int) int {
 	for i := from; i < len(ranking); i++ {
-		if r := &ranking[i]; r.Exempt() == "" && st.eligible(r.Pod) {
+		if r := &ranking[i]; r.Exempt() == "" && !r.ended() && st.eligible(r.Pod) {
 			return i
 		}
 	}

@@ -38,10 +38,10 @@ func start(t *testing.T, dir string) (*exec.Cmd, *kubernetes.Clientset) {
 	return startProgram(t, os.Args[0], dir)
 }
 
-func startProgram(t *testing.T, program, dir string) (*exec.Cmd, *kubernetes.Clientset) {
+func startProgram(t *testing.T, program, dir string, flags ...string) (*exec.Cmd, *kubernetes.Clientset) {
 	t.Helper()
 	socket := filepath.Join(dir, "api.sock")
-	c := exec.Command(program, "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)
+	c := exec.Command(program, append(flags, "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)...)
 	c.Env = append(os.Environ(), runAsProgram+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
 	require.NoError(t, c.Start())

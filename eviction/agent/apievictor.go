@@ -18,6 +18,7 @@ type Killer interface {
 	Kill(kill.Victim) error
 	Hasten(uid types.UID, grace time.Duration)
 	Killed(uid types.UID) bool
+	Ended(kill.Target) bool
 	Results() <-chan kill.Result
 }
 

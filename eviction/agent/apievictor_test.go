@@ -45,6 +45,7 @@ func (r *recorder) Kill(v kill.Victim) error {
 
 func (r *recorder) Hasten(types.UID, time.Duration) {}
 func (r *recorder) Killed(types.UID) bool           { return true }
+func (r *recorder) Ended(kill.Target) bool          { return false }
 func (r *recorder) Results() <-chan kill.Result     { return nil }
 
 func (r *recorder) at(uid types.UID) (time.Duration, bool) {

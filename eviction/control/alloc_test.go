@@ -54,6 +54,7 @@ func (c *manyPods) Put(e *eviction.Eviction, f *eviction.InFlight) { c.called("p
 func (c *manyPods) Withdraw(f *eviction.InFlight)                  { c.called("withdraw", f.UID) }
 func (c *manyPods) Hasten(types.UID, time.Duration)                {}
 func (c *manyPods) Killed(types.UID) bool                          { return true }
+func (c *manyPods) Ended(kill.Target) bool                         { return false }
 func (c *manyPods) Results() <-chan kill.Result                    { return nil }
 
 func mallocs() uint64 {

@@ -96,7 +96,7 @@ type figures struct {
 	readBack, stalled stats.Trend
 	// containers are the growths of the containers of a pod that steps before evictions are configured for.
 	containers []stats.Trend
-	gone       time.Time // when its last kill ended
+	gone       time.Time // when its last kill ended, or it was known to have no process
 	// deleted pods are kept while they are being killed.
 	deleted bool
 }

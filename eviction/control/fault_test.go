@@ -225,6 +225,7 @@ func (w *faultyFixture) Kill(v kill.Victim) error {
 
 func (w *faultyFixture) Hasten(types.UID, time.Duration) {}
 func (w *faultyFixture) Killed(types.UID) bool           { return true }
+func (w *faultyFixture) Ended(kill.Target) bool          { return false }
 func (w *faultyFixture) Results() <-chan kill.Result     { return w.killer.results }
 
 // Wait implements control.Waiter.

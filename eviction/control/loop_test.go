@@ -103,6 +103,12 @@ func TestWhichPodIsKilledAndWhen(t *testing.T) {
 			[]string{"0s kill a", "100ms kill b"},
 		},
 		{
+			"a pod that has ended by itself is not killed for the memory that its cgroup still has, and is no candidate any more",
+			setting{thresholds: memoryHard, node: short, pods: []*pod{{name: "a", ended: true, usage: stats.Pod{Memory: stats.Known(3 * gibi), Processes: stats.Known(0)}}, using("b", 2*gibi), ending(using("c", gibi), immortal)}},
+			func(w *fixture) { w.at(5 * time.Second) },
+			[]string{"0s kill b", "100ms kill c"},
+		},
+		{
 			"a kill that cannot begin gives way to the next candidate of the same pass",
 			setting{thresholds: memoryHard, node: short, pods: []*pod{ending(using("a", 3*gibi), end{refused: kill.ErrFull}), using("b", 2*gibi)}},
 			func(w *fixture) { w.at(5 * time.Second) },

@@ -2,6 +2,7 @@ package control
 
 import (
 	"errors"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 
@@ -55,9 +56,15 @@ func (n node) Withdraw(uid types.UID) bool {
 // Shorten implements eviction.Node.
 func (n node) Shorten(s eviction.Shortened) { n.killer.Hasten(s.UID, s.Grace) }
 
-// Kill implements eviction.Node. In a dry run nothing is killed.
+// Kill implements eviction.Node. In a dry run nothing is killed. A pod that has ended by itself, whose cgroup may be left with page
+// cache, is not killed.
 func (n node) Kill(e *eviction.Eviction) error {
 	i := n.indexOf(e.Pod.UID)
+	if n.killer.Ended(n.pods[i].Target) { // it is no candidate from now on
+		n.figures[i].gone = time.Now()
+		n.refusals = append(n.refusals, refusal{n.pods[i].Pod, errEnded})
+		return errEnded
+	}
 	held := n.readContainers(i)
 	if n.cfg.Eviction.DryRun {
 		return nil
@@ -78,6 +85,8 @@ func (n node) Kill(e *eviction.Eviction) error {
 	}
 	return err
 }
+
+var errEnded = errors.New("the pod has no process any more")
 
 var errNoContainer = errors.New("the container cannot be ended alone: its cgroup is not known")
 

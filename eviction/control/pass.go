@@ -44,6 +44,10 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		l.decisions = nil // they belong to the report
 	}
 	for _, r := range l.refusals {
+		if r.err == errEnded {
+			l.log.Info("a pod is not evicted", "pod", r.pod.String(), "because", r.err)
+			continue
+		}
 		l.log.Error("could not start to evict", "pod", r.pod.String(), "error", r.err)
 	}
 	l.refusals = l.refusals[:0]

@@ -23,6 +23,7 @@ type pod struct {
 	lost    bool          // nothing to kill was found
 	lingers bool          // its processes are not reaped when they have ended
 	leaves  bool          // its cgroup is left when it has ended, with its memory
+	ended   bool          // by itself; its memory is read as before, and that it has no process only where processes are
 	fault   error         // of measuring
 	slow    time.Duration // to measure
 	usage   stats.Pod
@@ -84,6 +85,9 @@ func (p *pod) ReadMemory(s *stats.Pod, _ bool) error {
 	err := p.Read(s)
 	if p.leaves {
 		s.Processes = processes
+	}
+	if p.ended {
+		s.Processes = stats.Amount{}
 	}
 	return err
 }
@@ -189,6 +193,8 @@ func (k *killer) Killed(uid types.UID) bool {
 	defer k.mu.Unlock()
 	return !time.Now().Before(k.sigkill[uid].Add(k.late))
 }
+
+func (k *killer) Ended(target kill.Target) bool { return target.(*pod).ended }
 
 func (k *killer) Results() <-chan kill.Result { return k.results }
 

@@ -47,6 +47,8 @@ type Killer interface {
 	Hasten(uid types.UID, grace time.Duration)
 	// Killed says whether SIGKILL was sent to a pod that is being killed.
 	Killed(uid types.UID) bool
+	// Ended says whether a pod is known to have no process. It opens nothing where one runs.
+	Ended(kill.Target) bool
 	Results() <-chan kill.Result
 }
 

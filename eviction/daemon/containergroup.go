@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"path"
 	"sync"
@@ -110,6 +111,15 @@ func (c *containerGroup) BoostCPU() (undo func(), err error) {
 		return func() {}, nil
 	}
 	return group.BoostCPU()
+}
+
+// FreeMemory has the kernel free the page cache of the group.
+func (c *containerGroup) FreeMemory(ctx context.Context) error {
+	group, err := c.find()
+	if err != nil {
+		return err
+	}
+	return group.FreeMemory(ctx)
 }
 
 // usage is the memory of the group now; 0 if it is removed.

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"log/slog"
@@ -182,6 +183,9 @@ func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	}
 	return undone, faults
 }
+
+// FreeMemory has the kernel free the page cache of the group.
+func (g *podCgroup) FreeMemory(ctx context.Context) error { return g.cgroups.FreeMemory(ctx, g.path) }
 
 // usage is the memory of the group now; 0 if it is removed.
 func (g *podCgroup) usage() stats.Amount {

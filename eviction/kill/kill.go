@@ -62,6 +62,12 @@ type startForbidder interface {
 	ForbidStarts() bool
 }
 
+// memoryFreer is a Target that may hold memory when no process of it is left: page cache.
+type memoryFreer interface {
+	// FreeMemory has the kernel free it. It returns when that is done or, once ctx has ended, as soon as the kernel allows.
+	FreeMemory(ctx context.Context) error
+}
+
 // Victim is a pod to kill.
 type Victim struct {
 	UID  types.UID
@@ -75,7 +81,8 @@ type Victim struct {
 	// sent after it is closed; SIGKILL is sent at the end of the grace period in any
 	// case.
 	Elsewhere <-chan struct{}
-	// Ended is called when no process is left, and must not block; nil is not called.
+	// Ended is called when no process is left, before page cache of the pod is freed, and must not block; nil is not
+	// called.
 	Ended func()
 	// Tasks is the last measured number of tasks. Prepare keeps the open pidfds of a
 	// pod whose number has not changed; unknown makes it list the processes.

@@ -81,6 +81,18 @@ func (g *pidfdSet) openListed(pids []int, room int) (map[int]process, error) {
 	return pinned, errors.Join(fault, err)
 }
 
+// exited says whether every process that is open has exited.
+func (g *pidfdSet) exited() bool {
+	for _, kept := range [...]map[int]process{g.held, g.ready} {
+		for _, process := range kept {
+			if !process.exited() {
+				return false
+			}
+		}
+	}
+	return true
+}
+
 // dropExited drops the processes that have exited.
 func (g *pidfdSet) dropExited() {
 	for _, kept := range []map[int]process{g.held, g.ready} {

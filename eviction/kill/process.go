@@ -13,8 +13,8 @@ import (
 type process interface {
 	signal(unix.Signal) error // os.ErrProcessDone once it has ended; one goroutine at a time
 	release() error           // see pidfd.release
-	exited() bool
-	gone() <-chan struct{} // closed when it has exited or the pidfd is closed
+	exited() bool             // one goroutine at a time
+	gone() <-chan struct{}    // closed when it has exited or the pidfd is closed
 	close()
 }
 
@@ -25,10 +25,11 @@ type pidfd struct {
 	conn  syscall.RawConn
 	ended func() <-chan struct{}
 	watch sync.WaitGroup
-	// send sends sig and sets sent. It is made once: a signal allocates nothing.
-	send func(fd uintptr)
-	sig  unix.Signal
-	sent error
+	// send sends sig and sets sent, and poll sets dead. They are made once: neither allocates.
+	send, poll func(fd uintptr)
+	sig        unix.Signal
+	sent       error
+	dead       bool
 }
 
 func openPidfd(pid int) (process, error) {
@@ -47,6 +48,7 @@ func openPidfd(pid int) (process, error) {
 		return nil, err
 	}
 	p.send = func(fd uintptr) { p.sent = unix.PidfdSendSignal(int(fd), p.sig, nil, 0) }
+	p.poll = func(fd uintptr) { p.dead = readable(fd) }
 	p.ended = sync.OnceValue(func() <-chan struct{} {
 		ended := make(chan struct{})
 		p.watch.Go(func() {
@@ -101,9 +103,8 @@ func doneOr(err error) error {
 }
 
 func (p *pidfd) exited() bool {
-	exited := false
-	err := p.conn.Control(func(fd uintptr) { exited = readable(fd) })
-	return err != nil || exited
+	err := p.conn.Control(p.poll)
+	return err != nil || p.dead
 }
 
 func (p *pidfd) gone() <-chan struct{} { return p.ended() }

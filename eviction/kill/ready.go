@@ -34,6 +34,16 @@ func (k *Killer) Prepare(victims []Victim) {
 	}
 }
 
+// Ended says whether a prepared pod has no process: those that were listed have exited, and there are no others. It opens and
+// allocates nothing where a listed process runs, or the pod is not prepared: then it is false.
+func (k *Killer) Ended(target Target) bool {
+	k.mu.Lock()
+	g := k.ready[target]
+	exited := g != nil && g.exited()
+	k.mu.Unlock()
+	return exited && hasEnded(target, func(error) {})
+}
+
 // takeOthers removes and returns the prepared pidfds of all other targets.
 func (k *Killer) takeOthers(victims []Victim) (others []*pidfdSet) {
 	k.mu.Lock()

@@ -219,3 +219,47 @@ func TestAPodThatForksFasterThanItIsKilledIsFrozen(t *testing.T) {
 		}
 	})
 }
+
+// rule: M.166
+func TestAPreparedPodHasEndedWhenItsProcessesHaveAndThereAreNoOthers(t *testing.T) {
+	k := New(Config{}, slog.New(slog.DiscardHandler))
+	one, other, late := frail(), frail(), frail()
+	pod := newFakePod(k, one, other, late)
+	delete(pod.processes, late.pid)
+	if k.Ended(pod) {
+		t.Error("a pod that is not prepared has ended")
+	}
+	k.Prepare([]Victim{{UID: "a", Target: pod}})
+	one.end()
+	if k.Ended(pod) {
+		t.Error("a pod of which a process runs has ended")
+	}
+	other.end()
+	pod.processes[late.pid] = late // since it was prepared
+	if k.Ended(pod) {
+		t.Error("a pod with another process has ended")
+	}
+	if late.end(); !k.Ended(pod) {
+		t.Error("a pod without a process has not ended")
+	}
+}
+
+func TestNothingIsAllocatedToKnowThatAPodRuns(t *testing.T) {
+	pod := single(os.Getpid())
+	k := New(Config{}, slog.New(slog.DiscardHandler))
+	self, err := openPidfd(os.Getpid())
+	if err != nil {
+		t.Skip("skipped: needs pidfd_open, Linux 5.3:", err)
+	}
+	defer self.close()
+	g := newPidfdSet(&pod, k.open)
+	g.ready[os.Getpid()] = self
+	k.ready[&pod] = g
+	if n := testing.AllocsPerRun(10, func() {
+		if k.Ended(&pod) {
+			t.Error("this process has ended")
+		}
+	}); n > 0 {
+		t.Errorf("%v allocations", n)
+	}
+}

@@ -28,6 +28,9 @@ const (
 	shortestPause = time.Millisecond
 	longestPause  = 100 * time.Millisecond
 	overduePause  = time.Second
+	// freeTimeout bounds how long the result of a pod waits for the kernel to free its page cache, which it may have
+	// to write to a disk first.
+	freeTimeout = time.Second
 )
 
 // termination is the kill of one pod. Its goroutine owns all fields except sigkilled and those
@@ -84,11 +87,14 @@ func (p *termination) run(ctx context.Context) {
 	for pause := shortestPause; ctx.Err() == nil; {
 		if len(p.ready) == 0 && p.ended() && (!p.forbidStarts() || p.ended()) {
 			p.awaitReleases(ctx)
-			p.k.removeInFlight(p)
+			gone := time.Now()
 			if p.Ended != nil {
 				p.Ended()
 			}
-			p.report(ctx, Result{Gone: time.Now(), Freed: p.Held.Minus(p.usage())})
+			done := p.freeMemory(ctx)
+			p.k.removeInFlight(p)
+			p.report(ctx, Result{Gone: gone, Freed: p.Held.Minus(p.usage())})
+			done()
 			return
 		}
 		if rounds == killRounds {
@@ -275,9 +281,38 @@ func (p *termination) ended() bool {
 	if p.dropExited(); len(p.held) > 0 {
 		return false
 	}
-	populated, err := p.Target.Populated()
-	p.noteFault(err)
+	return hasEnded(p.Target, p.noteFault)
+}
+
+// hasEnded says whether a target has no process; note gets what went wrong.
+func hasEnded(target Target, note func(error)) bool {
+	populated, err := target.Populated()
+	note(err)
 	return errors.Is(err, fs.ErrNotExist) || err == nil && !populated
+}
+
+// freeMemory has the kernel free what the pod holds without a process, and returns when that is done, after
+// freeTimeout at the latest. done waits for the rest.
+func (p *termination) freeMemory(ctx context.Context) (done func()) {
+	f, ok := p.Target.(memoryFreer)
+	if !ok {
+		return func() {}
+	}
+	freed := make(chan struct{})
+	go func() {
+		defer close(freed)
+		if err := f.FreeMemory(ctx); err != nil && !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, fs.ErrNotExist) {
+			p.k.log.Warn("page cache of a pod that has ended could not be freed", "pod", p.Name, "error", err)
+		}
+	}()
+	timer := time.NewTimer(freeTimeout)
+	defer timer.Stop()
+	select {
+	case <-freed:
+	case <-timer.C:
+	case <-ctx.Done():
+	}
+	return func() { <-freed }
 }
 
 // forbidStarts says whether processes could be started in the pod before the call, and cannot any

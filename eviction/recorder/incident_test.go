@@ -197,6 +197,8 @@ type killer struct{ *incident }
 
 func (k killer) Results() <-chan kill.Result { return k.results }
 
+func (k killer) Ended(kill.Target) bool { return false }
+
 func (k killer) Killed(uid types.UID) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()

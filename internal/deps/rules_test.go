@@ -55,7 +55,7 @@ var arrows = []arrow{
 	{"internal/embeddedapi/defaults", nil, "an object in, the same object with its defaults out"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
 	{"internal/embeddedapi/quota", []string{"internal/podspec"}, "an object, quotas and limits in, a verdict out"},
-	{"internal/embeddedapi/store", nil, "objects are kept, whatever they are"},
+	{"internal/embeddedapi/store", []string{"internal/osprocess"}, "objects are kept, whatever they are"},
 	{"internal/embeddedapi/validation", []string{"internal/admission", "internal/podspec"}, "an object in, its faults out"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/wait", nil, "tests of every package wait with it"},

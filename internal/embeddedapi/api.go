@@ -13,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
+	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/defaults"
@@ -34,6 +35,7 @@ type Config struct {
 type API struct {
 	scheme   *runtime.Scheme
 	media    []runtime.SerializerInfo
+	compact  runtime.Serializer // of the journal
 	kinds    []*kind
 	reviews  []*kind
 	tokens   Tokens
@@ -55,10 +57,11 @@ type API struct {
 // objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
-	a := &API{scheme: scheme, media: newMedia(scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
+	a := &API{scheme: scheme, media: newMedia(scheme), compact: protobuf.NewSerializer(scheme, scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
 	a.managers = apply.New(scheme, a.defaults, unsetAdmitted)
 	var err error
-	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Volatile: a.isVolatile, Log: cfg.Log}, a.resources(true), a.resources(false))
+	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Encode: a.encode, Restore: a.restore, Volatile: a.isVolatile, Log: cfg.Log},
+		a.resources(true), a.resources(false))
 	if err != nil {
 		return nil, err
 	}
@@ -130,10 +133,11 @@ func (a *API) kindOf(name string) *kind {
 	return nil
 }
 
-// Run follows the directory, computes budgets and quotas, and deletes old events until ctx ends,
+// Run writes manifests, follows the directory, computes budgets and quotas, and deletes old events until ctx ends,
 // which ends all watches.
 func (a *API) Run(ctx context.Context) error {
 	var running sync.WaitGroup
+	running.Go(func() { a.store.Run(ctx) })
 	running.Go(func() { a.keepBudgets(ctx) })
 	running.Go(func() { a.keepQuotas(ctx) })
 	running.Go(func() { a.expire(ctx) })
@@ -143,7 +147,7 @@ func (a *API) Run(ctx context.Context) error {
 	return err
 }
 
-// Close unlocks the directory, after Run and the server have ended.
+// Close writes what Run has not, and unlocks the directory, after Run and the server have ended.
 func (a *API) Close() error { return a.store.Close() }
 
 // expire deletes expired objects of tables in memory.
@@ -214,6 +218,21 @@ func (a *API) decodeManifest(resource string, key store.Key, document []byte) (s
 	if found := store.KeyOf(object); found != key || k.namespaced != (key.Namespace != "") {
 		return nil, fmt.Errorf("it names %s; expected the file %s", found, k.place())
 	}
+	return object, nil
+}
+
+// encode encodes an object for the journal.
+func (a *API) encode(o store.Object) ([]byte, error) { return runtime.Encode(a.compact, o) }
+
+// restore decodes an object of the journal, which may be that of a version that set fewer defaults.
+func (a *API) restore(resource string, encoded []byte) (store.Object, error) {
+	gvk := a.kindOf(resource).GroupVersionKind
+	object := a.blank(gvk)
+	if _, _, err := a.compact.Decode(encoded, &gvk, object); err != nil {
+		return nil, err
+	}
+	object.GetObjectKind().SetGroupVersionKind(gvk)
+	a.defaults.Set(object)
 	return object, nil
 }
 

@@ -43,6 +43,24 @@ func read(t *testing.T, path string) string {
 	return string(text)
 }
 
+// written is a manifest once it has a text.
+func written(t *testing.T, path, part string) (text string) {
+	t.Helper()
+	eventually(t, path+" with "+part, func() bool {
+		found, err := os.ReadFile(path)
+		text = string(found)
+		return err == nil && strings.Contains(text, part)
+	})
+	return text
+}
+
+// current is the manifest of an object once it has the object's version.
+func (s *server) current(t *testing.T, object, path string) string {
+	t.Helper()
+	metadata := s.call(t, "GET", object, "").object["metadata"].(map[string]any)
+	return written(t, path, `resourceVersion: "`+metadata["resourceVersion"].(string)+`"`)
+}
+
 func TestManifestDroppedIntoTheDirectoryBecomesAPod(t *testing.T) {
 	s := serve(t, "")
 	path := s.path("pods", "default", "dropped.yaml")
@@ -57,10 +75,11 @@ func TestManifestDroppedIntoTheDirectoryBecomesAPod(t *testing.T) {
 	if p.UID == "" || p.Spec.SchedulerName != v1.DefaultSchedulerName || p.Status.QOSClass != v1.PodQOSBestEffort || len(p.Spec.Tolerations) != 2 {
 		t.Errorf("not admitted: %+v", p)
 	}
-	if text := read(t, path); !strings.Contains(text, "\n  uid: ") || !strings.Contains(text, "schedulerName: default-scheduler") {
+	text := written(t, path, "\n  uid: ")
+	if !strings.Contains(text, "schedulerName: default-scheduler") {
 		t.Errorf("the manifest is not what was admitted:\n%s", text)
 	}
-	write(t, path, strings.Replace(read(t, path), "app:1", "app:2", 1))
+	write(t, path, strings.Replace(text, "app:1", "app:2", 1))
 	eventually(t, "the change", func() bool {
 		p, err := pods.Get(t.Context(), "dropped", metav1.GetOptions{})
 		return err == nil && p.Spec.Containers[0].Image == "app:2"

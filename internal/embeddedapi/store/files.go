@@ -1,7 +1,6 @@
 package store
 
 import (
-	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -29,34 +28,28 @@ func (t *Table) path(key Key) string {
 	return filepath.Join(t.dir(key.Namespace), key.Name+extension)
 }
 
-// write writes the manifest and returns its file identity.
-func (t *Table) write(key Key, object Object) (os.FileInfo, error) {
-	document, err := json.Marshal(object)
-	if err != nil {
-		return nil, err
+// replace writes a file atomically, and brings it to the disk.
+func replace(data, name string, text []byte) error {
+	whole := filepath.Join(data, scratch, name)
+	_, err := fill(whole, text, true)
+	if err == nil {
+		err = move(whole, filepath.Join(data, name))
 	}
-	return replace(t.store.cfg.Data, t.name, t.path(key), toYAML(document), t.store.cfg.Sync)
+	if err != nil {
+		return errors.Join(err, ignoreGone(os.Remove(whole)))
+	}
+	return syncDir(data)
 }
 
-// replace writes a file atomically. With sync it is on the disk when replace returns;
-// else it is in the page cache and survives the process. Writes of one name in scratch
-// are serialized by the caller.
-func replace(data, name, path string, text []byte, sync bool) (os.FileInfo, error) {
-	whole := filepath.Join(data, scratch, name)
-	info, err := fill(whole, text, sync)
-	if err != nil {
-		return nil, errors.Join(err, ignoreGone(os.Remove(whole))) // what is left of it would fill the disk
-	}
-	err = os.Rename(whole, path)
+// move renames a file, and makes the directory where there is none.
+func move(from, to string) error {
+	err := os.Rename(from, to)
 	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(path), 0o750); err == nil {
-			err = os.Rename(whole, path)
+		if err = os.MkdirAll(filepath.Dir(to), 0o750); err == nil {
+			err = os.Rename(from, to)
 		}
 	}
-	if err == nil && sync {
-		err = syncDir(filepath.Dir(path))
-	}
-	return info, err
+	return err
 }
 
 func fill(path string, text []byte, sync bool) (info os.FileInfo, err error) {
@@ -72,15 +65,6 @@ func fill(path string, text []byte, sync bool) (info os.FileInfo, err error) {
 		info, err = f.Stat()
 	}
 	return info, errors.Join(err, f.Close())
-}
-
-func (t *Table) unlink(key Key) error {
-	path := t.path(key)
-	err := ignoreGone(os.Remove(path))
-	if err == nil && t.store.cfg.Sync {
-		err = ignoreGone(syncDir(filepath.Dir(path)))
-	}
-	return err
 }
 
 func syncDir(path string) error {
@@ -145,7 +129,8 @@ func (t *Table) load() (highest uint64, err error) {
 	}
 	for _, path := range paths {
 		_, key := t.store.place(path)
-		text, info, err := read(path)
+		found := lstat(path)
+		text, err := read(path)
 		if err != nil {
 			continue // left to Follow, as the next ones
 		}
@@ -158,7 +143,7 @@ func (t *Table) load() (highest uint64, err error) {
 			continue
 		}
 		highest = max(highest, revision)
-		t.objects[key] = entry{object, info}
+		t.objects[key], t.files[key] = object, left{found, revision}
 	}
 	return highest, nil
 }
@@ -166,23 +151,23 @@ func (t *Table) load() (highest uint64, err error) {
 // maxManifest is how large a manifest may be, in bytes.
 const maxManifest = 3 << 20
 
-func read(path string) ([]byte, os.FileInfo, error) {
+func read(path string) ([]byte, error) {
 	f, err := os.Open(path)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	defer f.Close()
 	info, err := f.Stat()
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	if !info.Mode().IsRegular() || info.Size() > maxManifest {
-		return nil, info, errors.New("expected a regular file of at most 3 MiB")
+		return nil, errors.New("expected a regular file of at most 3 MiB")
 	}
 	text := make([]byte, info.Size())
 	n, err := f.ReadAt(text, 0)
 	if n < len(text) {
-		return nil, info, err
+		return nil, err
 	}
-	return text, info, nil
+	return text, nil
 }

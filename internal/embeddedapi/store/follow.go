@@ -43,7 +43,7 @@ func (s *Store) Follow(admit func(Manifest) error) (*Follower, error) {
 		return nil, fmt.Errorf("watch %s: %w", s.cfg.Data, err)
 	}
 	s.follower = &Follower{store: s, watcher: watcher, admit: admit, touched: map[string]time.Time{}}
-	s.follower.edits = edits{taking: map[string]chan struct{}{}, refused: map[string]os.FileInfo{}}
+	s.follower.edits = edits{taking: map[string]chan struct{}{}, refused: map[string]identity{}}
 	return s.follower, nil
 }
 
@@ -141,8 +141,4 @@ func (f *Follower) settled(now time.Time) {
 			f.take(path)
 		}
 	}
-}
-
-func same(a, b os.FileInfo) bool {
-	return os.SameFile(a, b) && a.ModTime().Equal(b.ModTime()) && a.Size() == b.Size()
 }

@@ -57,7 +57,7 @@ func (r *revisions) next() (uint64, error) {
 	if r.last >= r.reserved {
 		reserved := r.last + block
 		text := strconv.AppendUint(nil, reserved, 10)
-		if _, err := replace(r.data, revisionFile, filepath.Join(r.data, revisionFile), append(text, '\n'), true); err != nil {
+		if err := replace(r.data, revisionFile, append(text, '\n')); err != nil {
 			return 0, fmt.Errorf("reserve revisions: %w", err)
 		}
 		r.reserved = reserved

@@ -1,6 +1,7 @@
 // Package store keeps objects by resource, namespace and name, numbers their changes
 // and serves watches. A table on disk is a YAML manifest an object,
-// DATA/<resource>/[<namespace>/]<name>.yaml, written before a change is acknowledged.
+// DATA/<resource>/[<namespace>/]<name>.yaml, written soon after a change, which is in a journal
+// before it is acknowledged.
 // The package does not interpret kinds and does not serve requests.
 package store
 
@@ -10,6 +11,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"syscall"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -42,6 +44,9 @@ type Config struct {
 	// Decode decodes a manifest in a table's directory. It sets the key where the
 	// manifest leaves it out.
 	Decode func(resource string, key Key, manifest []byte) (Object, error)
+	// Encode encodes an object for the journal, and Restore decodes what Encode has made.
+	Encode  func(Object) ([]byte, error)
+	Restore func(resource string, encoded []byte) (Object, error)
 	// Volatile says that an object of a table on disk is kept in memory only.
 	Volatile func(resource string, key Key) bool
 	Log      *slog.Logger
@@ -51,14 +56,16 @@ type Config struct {
 type Store struct {
 	cfg      Config
 	lock     *os.File
+	journal  *journal
+	rounds   sync.Mutex // held while pending manifests are written
 	revision *revisions
 	onDisk   []string // in the order in which manifests are admitted
 	tables   map[string]*Table
 	follower *Follower // nil before Follow
 }
 
-// Open reads the manifests of the tables named by onDisk and makes empty tables for
-// those of inMemory. It loads manifests that a store has written; Follow handles the
+// Open reads the manifests of the tables named by onDisk and what the journal has of them, and
+// makes empty tables for those of inMemory. It loads manifests that a store has written; Follow handles the
 // others, in the order of onDisk.
 func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 	if err := os.MkdirAll(filepath.Join(cfg.Data, scratch), 0o750); err != nil {
@@ -82,6 +89,11 @@ func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 		}
 		highest = max(highest, found)
 	}
+	replayed, err := s.replay()
+	if err != nil {
+		return nil, fmt.Errorf("replay the journal: %w", err)
+	}
+	highest = max(highest, replayed)
 	for _, name := range inMemory {
 		s.tables[name] = newTable(s, name, false)
 	}
@@ -90,6 +102,9 @@ func Open(cfg Config, onDisk, inMemory []string) (*Store, error) {
 	}
 	for _, t := range s.tables {
 		t.revision = s.revision.last
+	}
+	if _, err := s.flush(); err != nil {
+		cfg.Log.Error("manifests cannot be written; changes are in the journal", "error", err)
 	}
 	return s, nil
 }
@@ -106,8 +121,17 @@ func own(data string) (*os.File, error) {
 	return lock, nil
 }
 
-// Close unlocks the directory. The store must not be changed after it.
-func (s *Store) Close() error { return s.lock.Close() }
+// Close writes all manifests, empties the journal and unlocks the directory. The store must not be
+// changed after it. What cannot be written stays in the journal, and is the error.
+func (s *Store) Close() error {
+	done, err := s.flush()
+	if err != nil {
+		err = fmt.Errorf("write manifests, changes remain in the journal: %w", err)
+	} else if !done {
+		s.cfg.Log.Warn("manifests were edited before they were written; changes remain in the journal, and the next start admits the edits")
+	}
+	return errors.Join(err, s.journal.close(), s.lock.Close())
+}
 
 // Table returns the objects of a resource named to Open.
 func (s *Store) Table(resource string) *Table { return s.tables[resource] }

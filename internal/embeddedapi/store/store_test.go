@@ -1,6 +1,7 @@
 package store
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -26,7 +27,9 @@ func open(t *testing.T, dir string) *Store {
 		object := &v1.Node{}
 		return object, sigsyaml.UnmarshalStrict(text, object)
 	}
-	s, err := Open(Config{Data: dir, Decode: decode, Log: slog.New(slog.DiscardHandler)}, []string{"nodes"}, []string{"leases"})
+	restore := func(_ string, text []byte) (Object, error) { return decode("", Key{}, text) }
+	encode := func(o Object) ([]byte, error) { return json.Marshal(o) }
+	s, err := Open(Config{Data: dir, Decode: decode, Encode: encode, Restore: restore, Log: slog.New(slog.DiscardHandler)}, []string{"nodes"}, []string{"leases"})
 	require.NoError(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
@@ -226,6 +229,7 @@ func TestWriteThatFailsChangesNothing(t *testing.T) {
 	a := object("a")
 	put(t, nodes, nil, a)
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, scratch)))
+	require.NoError(t, nodes.store.journal.close())
 	revision := nodes.Revision()
 	if err := nodes.Put(a, object("a")); err == nil {
 		t.Error("no error")

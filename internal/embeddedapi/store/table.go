@@ -3,7 +3,6 @@ package store
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"slices"
 	"strconv"
 	"sync"
@@ -26,17 +25,15 @@ type state struct {
 	name   string
 	onDisk bool
 
-	writing sync.Mutex // held during a change, so that files and revisions have the same order
+	writing sync.Mutex // held during a change, so that records and revisions have the same order
+
+	disk  sync.Mutex   // held while a manifest is compared and replaced
+	files map[Key]left // the manifests as the store left them
 
 	mu       sync.RWMutex
-	objects  map[Key]entry
+	objects  map[Key]Object
 	revision uint64 // of the latest change, or of the start
 	history  history
-}
-
-type entry struct {
-	object Object
-	file   os.FileInfo // the manifest as it was written; nil in memory
 }
 
 // isFile says that an object has a manifest.
@@ -45,14 +42,14 @@ func (t *Table) isFile(key Key) bool {
 }
 
 func newTable(s *Store, name string, onDisk bool) *Table {
-	return &Table{state: &state{store: s, name: name, onDisk: onDisk, objects: map[Key]entry{}, history: newHistory()}}
+	return &Table{state: &state{store: s, name: name, onDisk: onDisk, files: map[Key]left{}, objects: map[Key]Object{}, history: newHistory()}}
 }
 
 // Get returns the object, nil where there is none.
 func (t *Table) Get(key Key) Object {
 	t.mu.RLock()
 	defer t.mu.RUnlock()
-	return t.objects[key].object
+	return t.objects[key]
 }
 
 // List returns the objects of a namespace, of all where it is empty, in the order of their keys, and the revision up to which they are complete.
@@ -67,9 +64,9 @@ func (t *Table) List(namespace string) ([]Object, uint64) {
 // within is called under the lock.
 func (t *Table) within(namespace string) ([]Object, uint64) {
 	objects := make([]Object, 0, len(t.objects))
-	for key, e := range t.objects {
+	for key, o := range t.objects {
 		if namespace == "" || key.Namespace == namespace {
-			objects = append(objects, e.object)
+			objects = append(objects, o)
 		}
 	}
 	return objects, t.revision
@@ -90,68 +87,58 @@ func (t *Table) Latest() uint64 {
 }
 
 // Put stores an object in place of old, nil for a new one, and sets its resource
-// version. The error is ErrChanged where old is not the stored one.
+// version. The error is ErrChanged where old is not the stored one. After an error of a sync the
+// object may be stored.
 func (t *Table) Put(old, object Object) error {
-	key := KeyOf(object)
-	if err := t.lock(key); err != nil {
-		return err
-	}
-	defer t.writing.Unlock()
-	if t.Get(key) != old {
-		return ErrChanged
-	}
-	revision, err := t.store.revision.next()
-	if err != nil {
-		return err
-	}
-	object.SetResourceVersion(strconv.FormatUint(revision, 10))
-	e := entry{object: object}
-	if t.isFile(key) {
-		if e.file, err = t.write(key, object); err != nil {
-			return fmt.Errorf("write the manifest of %s %s: %w", t.name, key, err)
-		}
-	}
-	change := &Change{Type: watch.Added, New: object, Old: old, Revision: revision}
+	change := &Change{Type: watch.Added, New: object, Old: old}
 	if old != nil {
 		change.Type = watch.Modified
 	}
-	t.apply(key, e, change)
-	return nil
+	return t.change(KeyOf(object), change)
 }
 
 // Remove removes old and returns its last state, with the resource version of its
 // removal. The error is ErrChanged where old is not the stored one.
 func (t *Table) Remove(old Object) (Object, error) {
-	key := KeyOf(old)
-	if err := t.lock(key); err != nil {
-		return nil, err
-	}
-	defer t.writing.Unlock()
-	if t.Get(key) != old {
-		return nil, ErrChanged
-	}
-	revision, err := t.store.revision.next()
-	if err != nil {
-		return nil, err
-	}
-	if t.isFile(key) {
-		if err := t.unlink(key); err != nil {
-			return nil, fmt.Errorf("remove the manifest of %s %s: %w", t.name, key, err)
-		}
-	}
 	last := old.DeepCopyObject().(Object)
-	last.SetResourceVersion(strconv.FormatUint(revision, 10))
-	t.apply(key, entry{}, &Change{Type: watch.Deleted, Old: old, New: last, Revision: revision})
-	return last, nil
+	return last, t.change(KeyOf(old), &Change{Type: watch.Deleted, Old: old, New: last})
 }
 
-func (t *Table) apply(key Key, e entry, change *Change) {
+// change makes a change after it is in the journal, and returns when it is as durable as it is to be.
+func (t *Table) change(key Key, change *Change) error {
+	record, err := t.make(key, change)
+	if err != nil {
+		return err
+	}
+	return t.store.journal.commit(record)
+}
+
+func (t *Table) make(key Key, change *Change) (record uint64, err error) {
+	t.lock(key)
+	defer t.writing.Unlock()
+	if t.Get(key) != change.Old {
+		return 0, ErrChanged
+	}
+	if change.Revision, err = t.store.revision.next(); err != nil {
+		return 0, err
+	}
+	change.New.SetResourceVersion(strconv.FormatUint(change.Revision, 10))
+	if t.isFile(key) {
+		if record, err = t.record(key, change); err != nil {
+			return 0, fmt.Errorf("store %s %s: %w", t.name, key, err)
+		}
+	}
+	t.apply(key, change)
+	return record, nil
+}
+
+func (t *Table) apply(key Key, change *Change) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e.object == nil {
+	if change.Type == watch.Deleted {
 		delete(t.objects, key)
 	} else {
-		t.objects[key] = e
+		t.objects[key] = change.New
 	}
 	t.revision = change.Revision
 	t.history.add(change)
