@@ -70,6 +70,7 @@ type KeptStep struct {
 	Last      time.Duration  `json:"last"`
 	Clear     *time.Duration `json:"clear,omitempty"`
 	Over      bool           `json:"over,omitempty"`
+	Bytes     int64          `json:"bytes,omitempty"`
 }
 
 // KeptRestart is a RestartedContainer.
@@ -126,7 +127,7 @@ func (st *State) Keep(cfg *Config, now time.Time) Kept {
 		k.Restarts = append(k.Restarts, KeptRestart{r.UID, r.Container, r.Signal.String(), r.Hard, now.Sub(r.At), r.Failed})
 	}
 	for _, t := range st.Steps {
-		kept := KeptStep{Step: t.Step.String(), UID: t.UID, Container: t.Container, Cause: t.Cause.String(), Since: now.Sub(t.Since), Last: now.Sub(t.Last), Over: t.Over}
+		kept := KeptStep{Step: t.Step.String(), UID: t.UID, Container: t.Container, Cause: t.Cause.String(), Since: now.Sub(t.Since), Last: now.Sub(t.Last), Over: t.Over, Bytes: t.Bytes}
 		if !t.Clear.IsZero() {
 			clear := now.Sub(t.Clear)
 			kept.Clear = &clear
@@ -204,7 +205,7 @@ func (k *Kept) Restore(cfg *Config, now time.Time, ago time.Duration) State {
 		if err != nil || !is {
 			continue
 		}
-		t := StepTaken{Step: step, UID: kept.UID, Container: kept.Container, Cause: cause, Since: before(kept.Since), Last: before(kept.Last), Over: kept.Over}
+		t := StepTaken{Step: step, UID: kept.UID, Container: kept.Container, Cause: cause, Since: before(kept.Since), Last: before(kept.Last), Over: kept.Over, Bytes: kept.Bytes}
 		if kept.Clear != nil {
 			t.Clear = before(*kept.Clear)
 		}

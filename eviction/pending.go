@@ -120,12 +120,17 @@ func (f *InFlight) end(o *Outcome, signals *Observations) {
 }
 
 // release takes the victims out of flight whose resources are free, or are not
-// waited for any longer. It allocates only where there is one.
+// waited for any longer. A container that the evictd before was ending has the rest of its grace: no process kills it
+// then, and it may have ended. It allocates only where there is one.
 func (st *State) release(cfg *Config, in *Input) {
 	st.Unreaped = without(st.Unreaped, func(u Unreaped) bool { return !in.Now.Before(u.Until) })
 	st.InFlight = without(st.InFlight, func(f InFlight) bool {
 		if f.Unattended {
-			return !f.Reported && !in.Now.Before(f.Since.Add(f.Grace+f.Patience+killAllowance))
+			ends := f.Since.Add(f.Grace + f.Patience)
+			if f.Container == "" || cfg.DryRun {
+				ends = ends.Add(killAllowance)
+			}
+			return !f.Reported && !in.Now.Before(ends)
 		}
 		return !f.Ended.IsZero() && f.released(cfg, in)
 	})

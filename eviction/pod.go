@@ -98,7 +98,7 @@ type Container struct {
 	// StorageLimit is zero where there is none, and for init containers that
 	// do not restart, whose limits are not enforced.
 	MemoryRequest, StorageRequest, StorageLimit resource.Quantity
-	// MemoryLimit in bytes; zero where there is none.
+	// MemoryLimit that the kubelet has applied, bytes; zero where there is none.
 	MemoryLimit int64
 	// Restart is NotRestarted, too, where the end of the container does not free its memory.
 	Restart RestartRule
@@ -202,7 +202,11 @@ func Digest(pod *v1.Pod) *Pod {
 	p.restartRules(pod)
 	p.ResizeBound, _ = ParseResize(pod.Annotations[ResizeAnnotation])
 	for i := range p.Containers {
-		p.Containers[i].NotResizable = resizable(pod, i)
+		c := &p.Containers[i]
+		c.NotResizable = resizable(pod, i)
+		if applied, shown := podspec.AppliedMemoryLimit(&pod.Status, c.Name); shown {
+			c.MemoryLimit = applied
+		}
 	}
 	for i := range pod.Spec.Volumes {
 		p.Volumes = append(p.Volumes, digestVolume(&pod.Spec.Volumes[i]))

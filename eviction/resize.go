@@ -8,6 +8,7 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/podspec"
 )
@@ -58,6 +59,23 @@ func resizable(pod *v1.Pod, i int) string {
 	}):
 		return "a resize restarts it"
 	}
+	return resizing(pod, c)
+}
+
+// resizing says which resize of a container the kubelet has not applied, or nothing.
+func resizing(pod *v1.Pod, c *v1.Container) string {
+	if shown := podspec.ResizeCondition(&pod.Status); shown != nil {
+		text := "the kubelet has not completed a resize of the pod"
+		for _, why := range []string{shown.Reason, shown.Message} {
+			if why != "" {
+				text += ": " + why
+			}
+		}
+		return text
+	}
+	if applied, shown := podspec.AppliedMemoryLimit(&pod.Status, c.Name); shown && applied != c.Resources.Limits.Memory().Value() {
+		return "the kubelet has not applied its limit of " + MemoryAvailable.Rounded(c.Resources.Limits.Memory().Value())
+	}
 	return ""
 }
 
@@ -83,8 +101,9 @@ func (st *State) resizeCause(cfg *Config, _ *Input, c *Candidate, container int,
 }
 
 // resizeTo is the limit that a container is to have, half as much more and no more than the pod's bound; or zero,
-// and why it keeps what it has.
-func resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []StepAction) (limit int64, because string) {
+// and why it keeps what it has. The node has to have room for all that the containers may grow by whose limits were
+// raised within the interval, this one among them.
+func (st *State) resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []StepAction) (limit int64, because string) {
 	spec := &c.Pod.Containers[container]
 	limit = min(spec.MemoryLimit+spec.MemoryLimit/2, c.Pod.ResizeBound)
 	switch {
@@ -95,11 +114,11 @@ func resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []Step
 	case limit <= spec.MemoryLimit:
 		return 0, fmt.Sprintf("the bound of its annotation is %s", MemoryAvailable.Rounded(c.Pod.ResizeBound))
 	}
-	more := limit - spec.MemoryLimit
-	for i := range before {
-		if s := &before[i]; s.Step == Resize && s.Bytes > 0 {
-			more += s.Bytes - s.Pod.Limit(s.Container)
-		}
+	r := raised{pod: c.Pod.UID, container: spec.Name, limit: limit}
+	grows, requests := r.grows(in)
+	for _, other := range st.raised(cfg, in, &r, before) {
+		more, requested := other.grows(in)
+		grows, requests = grows+more, requests+requested
 	}
 	for i := range cfg.Thresholds {
 		t := &cfg.Thresholds[i]
@@ -109,8 +128,8 @@ func resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []Step
 		o := &in.Signals[t.Signal]
 		available, measured := o.Available.Get()
 		required, known := t.Value.Of(*o)
-		if measured && (!known || available-more < required) || !measured && t.Signal == MemoryAvailable {
-			return 0, fmt.Sprintf("the node has no %s above the %s threshold %s of %v", MemoryAvailable.Rounded(more), t.Kind(), t.FormatValue(), t.Signal)
+		if measured && (!known || available-grows < required) || !measured && t.Signal == MemoryAvailable {
+			return 0, fmt.Sprintf("the node has no %s above the %s threshold %s of %v", MemoryAvailable.Rounded(grows), t.Kind(), t.FormatValue(), t.Signal)
 		}
 	}
 	if c.Pod.QOS != v1.PodQOSGuaranteed {
@@ -119,13 +138,58 @@ func resizeTo(cfg *Config, in *Input, c *Candidate, container int, before []Step
 	allocatable, known := in.Signals[AllocatableMemoryAvailable].Capacity.Get()
 	for i := range in.Candidates {
 		if p := in.Candidates[i].Pod; !p.Terminal {
-			more += p.MemoryRequest
+			requests += p.MemoryRequest
 		}
 	}
-	if !known || more > allocatable {
+	if !known || requests > allocatable {
 		return 0, "the requests of all pods would exceed what is allocatable"
 	}
 	return limit, ""
+}
+
+// raised is a container whose limit is raised.
+type raised struct {
+	pod       types.UID
+	container string
+	limit     int64
+}
+
+// raised are the containers but r whose limits were raised within the interval, or are in this pass.
+func (st *State) raised(cfg *Config, in *Input, r *raised, before []StepAction) (all []raised) {
+	add := func(other raised) {
+		same := func(known raised) bool { return known.pod == other.pod && known.container == other.container }
+		if other.limit > 0 && !same(*r) && !slices.ContainsFunc(all, same) {
+			all = append(all, other)
+		}
+	}
+	for i := range before {
+		if s := &before[i]; s.Step == Resize {
+			add(raised{s.Pod.UID, s.Container, s.Bytes})
+		}
+	}
+	for i := range st.Steps {
+		if t := &st.Steps[i]; t.Step == Resize && in.Now.Sub(t.Last) < cfg.Resizes.Interval {
+			add(raised{t.UID, t.Container, t.Bytes})
+		}
+	}
+	return all
+}
+
+// grows is what the container may grow by under its limit, and what its pod is to request more than it does; nothing
+// where it is no candidate any more.
+func (r *raised) grows(in *Input) (memory, request int64) {
+	at := slices.IndexFunc(in.Candidates, func(c Candidate) bool { return c.Pod.UID == r.pod })
+	if at < 0 || in.Candidates[at].Pod.Terminal {
+		return 0, 0
+	}
+	c := &in.Candidates[at]
+	if c.Pod.QOS == v1.PodQOSGuaranteed {
+		request = max(0, r.limit-c.Pod.Limit(r.container))
+	}
+	if memory = r.limit; c.Usage != nil {
+		memory = max(0, r.limit-c.ContainerMemory(r.container).Or(0))
+	}
+	return memory, request
 }
 
 func (st *State) resizeProspect(cfg *Config, in *Input, c *Candidate) (may bool, because string) {

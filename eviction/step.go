@@ -34,7 +34,7 @@ type stepRule struct {
 	interval, hold func(*Config) time.Duration
 	// amount is the Bytes of the step after those before it in the pass, or zero and why there are none; nil where it has
 	// none.
-	amount func(cfg *Config, in *Input, c *Candidate, container int, before []StepAction) (bytes int64, because string)
+	amount func(st *State, cfg *Config, in *Input, c *Candidate, container int, before []StepAction) (bytes int64, because string)
 	// prospect says whether the step may be taken on a pod, and when, or why not; nothing where it is not
 	// configured.
 	prospect func(st *State, cfg *Config, in *Input, c *Candidate) (may bool, because string)
@@ -55,7 +55,7 @@ var steps = [numSteps]stepRule{
 		cause:    (*State).resizeCause,
 		interval: func(c *Config) time.Duration { return c.Resizes.Interval },
 		hold:     func(*Config) time.Duration { return resizeHold },
-		amount:   resizeTo,
+		amount:   (*State).resizeTo,
 		prospect: (*State).resizeProspect,
 	},
 	// In place of an eviction: see restart.
@@ -127,7 +127,8 @@ type StepTaken struct {
 	UID       types.UID
 	Container string // "" for a step on a pod
 	Cause     Cause
-	// Bytes were reclaimed in the round of ReclaimMemory; of Throttle they are memory.high, zero until that is set.
+	// Bytes were reclaimed in the round of ReclaimMemory; of Throttle they are memory.high, zero until that is set; of
+	// Resize they are the limit that was asked for, zero where that was not raised.
 	Bytes int64
 	// Since is when it came into effect, Last when it was last taken, and Clear since when it has no
 	// cause; zero while it has.
@@ -192,8 +193,9 @@ func (c *Config) StepsConfigured(p *Pod) bool { return c.Warnings.of(p) || c.Res
 // start, pods become known one by one.
 const unknownFor = 10 * time.Minute
 
-// takeSteps decides about the steps on all containers. Those of pods being evicted, and of
-// pods that have ended, end with the pod. What it is given is allocated: Decide gives it copies.
+// takeSteps decides about the steps on all containers. Those of pods that have ended end with the pod. Those of victims
+// in flight stay as they are: where a container is restarted, or the eviction is withdrawn, the pod continues. What it
+// is given is allocated: Decide gives it copies.
 func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
 	var d Decision
 	before := st.Steps
@@ -202,7 +204,11 @@ func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
 		known[c.Pod.UID] = true
-		if c.Pod.Terminal || st.indexInFlight(c.Pod.UID) >= 0 {
+		if c.Pod.Terminal {
+			continue
+		}
+		if st.indexInFlight(c.Pod.UID) >= 0 {
+			after = append(after, ofPod(before, c.Pod.UID)...)
 			continue
 		}
 		for container := range c.Pod.Containers {
@@ -226,6 +232,16 @@ func takeSteps(cfg *Config, st State, in Input) (State, Decision) {
 	slices.SortStableFunc(after, func(a, b StepTaken) int { return cmp.Compare(a.UID, b.UID) })
 	st.Steps = after
 	return st, d
+}
+
+// ofPod are the steps of a pod.
+func ofPod(steps []StepTaken, uid types.UID) (all []StepTaken) {
+	for _, t := range steps {
+		if t.UID == uid {
+			all = append(all, t)
+		}
+	}
+	return all
 }
 
 // step adds a step on a pod to the decision. Where nothing is taken but ended, it allocates nothing: a hard
@@ -261,9 +277,10 @@ func (st *State) takeStep(cfg *Config, in *Input, step Step, c *Candidate, conta
 		a := StepAction{Step: step, Pod: c.Pod, Container: name, Over: t.Over, Cause: t.Cause, Because: because}
 		if rule.amount != nil && !t.Over {
 			var why string
-			if a.Bytes, why = rule.amount(cfg, in, c, container, d.Steps); why != "" {
+			if a.Bytes, why = rule.amount(st, cfg, in, c, container, d.Steps); why != "" {
 				a.Because += "; " + why
 			}
+			t.Bytes = a.Bytes
 		}
 		d.Steps = append(d.Steps, a)
 	}

@@ -50,6 +50,9 @@ func (k *Keeper) readEvictions(before *state) {
 		k.records = append(k.records, r)
 	}
 	for _, v := range before.InFlight {
+		if v.Container != "" {
+			continue
+		}
 		r := k.current(v.UID)
 		if r == nil && k.api || r != nil && r.waits() {
 			continue

@@ -153,6 +153,25 @@ func TestOneEntryRestoresTheVictimAndItsReport(t *testing.T) {
 	}
 }
 
+// rule: M.134
+func TestAContainerInFlightIsRestoredAndIsNoEviction(t *testing.T) {
+	n := newNode(t, true)
+	now := time.Now()
+	f := eviction.InFlight{UID: "web", Container: "app", Decided: now, Signal: eviction.MemoryAvailable, Hard: true, Since: now, Grace: time.Minute}
+	n.state.InFlight = []eviction.InFlight{f}
+	n.Record(control.Report{At: now, Eviction: &n.cfg, State: n.state})
+	n.crash(true, time.Second)
+	n.wants("")
+	if got := n.state.Victim("web"); got == nil || got.Container != "app" || !got.Unattended {
+		t.Fatalf("restored %+v", got)
+	}
+	n.leave("web")
+	n.crash(true, time.Second)
+	if got := n.state.Victim("web"); got != nil {
+		t.Errorf("restored %+v", got)
+	}
+}
+
 func TestWithoutAnAPIServerAnEvictionIsKeptUntilItsEnd(t *testing.T) {
 	n := newNode(t, false)
 	n.decide("running", true)

@@ -34,8 +34,8 @@ type Journal interface {
 // stateKind is the journal's kind of the state, of which there is one.
 const stateKind = "state"
 
-// state is the state in the journal, and when that was so. Earlier versions kept victims in
-// it; now each eviction has an entry of its own.
+// state is the state in the journal, and when that was so. Its victims are containers, and in what earlier versions
+// wrote pods: each eviction of a pod has an entry of its own.
 type state struct {
 	At osprocess.Instant `json:"at"`
 	eviction.Kept
@@ -87,10 +87,10 @@ func (k *Keeper) Resume(cfg *eviction.Config) (st eviction.State) {
 	if err != nil {
 		k.log.Warn("the state from before the start is not restored: graces and conditions start again", "error", err)
 	} else if !before.At.Wall.IsZero() {
-		before.InFlight = nil
+		before.InFlight = containers(before.InFlight)
 		st = before.Restore(cfg, time.Now(), ago)
 	}
-	st.InFlight = k.resumeEvictions(cfg, now)
+	st.InFlight = append(k.resumeEvictions(cfg, now), st.InFlight...)
 	k.logRestored(cfg, &st, ago)
 	return st
 }
@@ -145,6 +145,7 @@ func (k *Keeper) Record(r control.Report) {
 	victims := kept.InFlight
 	kept.InFlight = nil
 	if !r.DryRun { // in which no victim is being killed
+		kept.InFlight = containers(victims)
 		k.follow(&r, victims, at)
 	}
 	if err == nil {
@@ -154,6 +155,16 @@ func (k *Keeper) Record(r control.Report) {
 	if err == nil {
 		k.last, k.under = r.State, r.Eviction
 	}
+}
+
+// containers are the victims that are containers: their restarts are no evictions.
+func containers(victims []eviction.KeptVictim) (all []eviction.KeptVictim) {
+	for _, v := range victims {
+		if v.Container != "" {
+			all = append(all, v)
+		}
+	}
+	return all
 }
 
 // logFault logs the first of several faults.

@@ -338,7 +338,9 @@ func (l *Loop) killEnded(r kill.Result) {
 	if i >= 0 && r.Container == "" {
 		l.figures[i].gone = r.Gone
 	}
+	f := l.driver.State.Victim(r.UID)
 	switch {
+	case r.Container != "" && (f == nil || f.Container != r.Container): // its pod is being evicted, or was
 	case !r.Gone.IsZero():
 		l.outcomes = append(l.outcomes, eviction.Outcome{UID: r.UID, Ended: r.Gone, Signalled: !r.Signalled.IsZero()})
 		if i >= 0 && l.pods[i].Meter != nil && r.Container == "" {

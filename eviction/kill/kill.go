@@ -165,7 +165,8 @@ func (k *Killer) Results() <-chan Result { return k.results }
 // on the caller's thread, and allocates nothing before: while Go's collector runs, a goroutine
 // that allocates may be parked until the collector has done its part. The grace period
 // counts from now. For a pod that is being killed it can only shorten the grace period; the
-// other fields of v are ignored. The error is ErrFull or ErrStopped.
+// other fields of v are ignored. Where only a container of the pod is being ended, that continues beside the kill of the
+// pod. The error is ErrFull or ErrStopped.
 func (k *Killer) Kill(v Victim) error {
 	ends := time.Now().Add(v.Grace)
 	k.mu.Lock()
@@ -173,7 +174,7 @@ func (k *Killer) Kill(v Victim) error {
 	switch p := k.inFlight[v.UID]; {
 	case k.stopped:
 		return fmt.Errorf("kill pod %s: %w", v.Name, ErrStopped)
-	case p != nil:
+	case p != nil && (p.Container == "" || p.Container == v.Container):
 		p.shorten(ends)
 		return nil
 	case k.begun == k.limit:
@@ -265,7 +266,9 @@ func (k *Killer) stop() {
 func (k *Killer) removeInFlight(p *termination) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	delete(k.inFlight, p.UID)
+	if k.inFlight[p.UID] == p {
+		delete(k.inFlight, p.UID)
+	}
 }
 
 // finish has a kill not count toward the bound any more: it has ended, or it has failed and continues

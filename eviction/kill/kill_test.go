@@ -218,6 +218,27 @@ func TestASecondKillBringsSIGKILLForward(t *testing.T) {
 	mustKill(t, k, Victim{UID: "a", Target: p})
 }
 
+// TestAPodIsKilledAlthoughTheKillOfItsContainerContinues has the container's processes not be listed.
+//
+// rule: M.135
+func TestAPodIsKilledAlthoughTheKillOfItsContainerContinues(t *testing.T) {
+	p := newPod(t)
+	p.start(t, `echo ready; exec sleep 600`)
+	k := startKiller(t)
+	container := &scripted{populated: true, listError: unix.EIO, killError: unix.EIO}
+	require.NoError(t, k.Kill(Victim{UID: "a", Container: "c", Target: container}))
+	if r := <-k.Results(); r.Container != "c" || !errors.Is(r.Err, ErrNotSignalled) {
+		t.Fatalf("result %+v, want container c not to be signalled", r)
+	}
+	if r := mustKill(t, k, Victim{UID: "a", Target: p}); r.Container != "" {
+		t.Errorf("result %+v, want that of the pod", r)
+	}
+	container.empty()
+	if r := <-k.Results(); r.Container != "c" || r.Gone.IsZero() {
+		t.Errorf("result %+v, want the end of container c", r)
+	}
+}
+
 func TestAProcessThatIsNotOurs(t *testing.T) {
 	p := newPod(t)
 	pid := p.start(t, `echo ready; exec sleep 600`)

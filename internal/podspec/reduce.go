@@ -40,6 +40,7 @@ func Reduce(pod *v1.Pod) *v1.Pod {
 		},
 		Status: v1.PodStatus{Phase: pod.Status.Phase, QOSClass: pod.Status.QOSClass},
 	}
+	reduceResize(p, &pod.Status)
 	if IsCgroup(pod) {
 		p.Kind = Cgroup
 	}

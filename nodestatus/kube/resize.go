@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/util/retry"
 
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -59,10 +60,15 @@ func (p *Publisher) requestResizes(ctx context.Context) error {
 	return nil
 }
 
-// resize raises the limit of a container that has the limit which evictd knows.
+// resize raises the limit of a container that has the limit which evictd knows, whatever else of the pod changes
+// meanwhile.
 func (p *Publisher) resize(ctx context.Context, r *wire.Resize) error {
 	ctx, cancel := context.WithTimeout(ctx, resizeTimeout)
 	defer cancel()
+	return retry.RetryOnConflict(retry.DefaultRetry, func() error { return p.tryResize(ctx, r) })
+}
+
+func (p *Publisher) tryResize(ctx context.Context, r *wire.Resize) error {
 	pod, err := p.client.CoreV1().Pods(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != r.UID {
 		return errPodGone

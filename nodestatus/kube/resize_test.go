@@ -69,6 +69,28 @@ func TestAResizeRaisesTheLimitOfTheContainerAndItsRequest(t *testing.T) {
 	}
 }
 
+// TestAResizeIsRepeatedWhereThePodHasChangedMeanwhile has another program write the pod between the two requests.
+//
+// rule: M.156
+func TestAResizeIsRepeatedWhereThePodHasChangedMeanwhile(t *testing.T) {
+	w := newFixture(t, nodestatus.Native)
+	room := v1.NodeStatus{Allocatable: v1.ResourceList{v1.ResourceMemory: resource.MustParse("1Gi"), v1.ResourceCPU: resource.MustParse("1")}}
+	_, err := w.api.CoreV1().Nodes().Create(t.Context(), &v1.Node{ObjectMeta: metav1.ObjectMeta{Name: w.node}, Status: room}, metav1.CreateOptions{})
+	require.NoError(t, err)
+	pod := w.limited("pod")
+	w.fail(1, http.MethodPatch, "/resize", status(http.StatusConflict, metav1.StatusReasonConflict))
+	w.publisher.Handle(resizeOf(pod, 100<<20))
+	await(t, "an event of the resize", func() bool { return len(w.eventsOf(pod)) > 0 })
+	if all := w.eventsOf(pod); len(all) != 1 || all[0] != "ContainerResized Raised." {
+		t.Errorf("events %q", all)
+	}
+	now, err := w.api.CoreV1().Pods("default").Get(t.Context(), pod.Name, metav1.GetOptions{})
+	require.NoError(t, err)
+	if limit := now.Spec.Containers[0].Resources.Limits.Memory().String(); limit != "150Mi" {
+		t.Errorf("the limit is %s", limit)
+	}
+}
+
 // TestAResizeThatIsRefusedHasOneEventForEachReason has a limit be another than evictd knows, and an API server
 // have no pods/resize.
 //

@@ -1,9 +1,13 @@
 package node_test
 
 import (
+	"os"
 	"path"
+	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -94,5 +98,81 @@ func TestRestartsAreRefusedWhereNoKubeletStartsContainers(t *testing.T) {
 	out, err := n.Command(append(flags, sandbox.Mode("native"))...).CombinedOutput()
 	if text := string(out); err == nil || strings.Count(text, "containerPressure: restart: no kubelet runs here") != 1 {
 		t.Errorf("%v\n%s", err, text)
+	}
+}
+
+// softRestarts are flags as restarts are, of a node whose container is restarted for a soft threshold.
+func softRestarts(t *testing.T, grace string) []string {
+	return []string{
+		sandbox.Mode("backstop"), sandbox.Config(configFile(t, "containerPressure: restart\ncontainerRestartGracePeriod: "+grace)),
+		sandbox.EvictionHard("memory.available<8Mi"), sandbox.EvictionSoft("memory.available<96Mi"), sandbox.SoftGrace("memory.available=100ms"), sandbox.Housekeeping("500ms"), noTransition,
+	}
+}
+
+// startSoftRestart runs a pod whose container app uses more than a soft threshold leaves, and notes SIGTERM in a file. It
+// returns when evictd has sent that.
+func startSoftRestart(t *testing.T, grace string) (n *harness.Node, c map[string]*harness.Pod, d *harness.Evictd) {
+	n = harness.NewNode(t, nodeMemory, nodePIDs)
+	_, c = startContainers(n, "web", "app", "proxy", "logs")
+	signalled := filepath.Join(n.Dir, "signalled")
+	c["app"].Do("on TERM note %s", signalled)
+	d = n.Evictd(softRestarts(t, grace)...)
+	d.AwaitPods(memorySignal, c["proxy"])
+	c["app"].Do("hold 180Mi")
+	harness.Await(t, "SIGTERM", func() bool {
+		_, err := os.Stat(signalled)
+		return err == nil
+	})
+	d.Await("the restart in the journal", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	return n, c, d
+}
+
+// TestAContainerThatIgnoresSIGTERMIsKilledAloneAtTheEndOfItsGrace has it handle SIGTERM without an end.
+//
+// rule: M.153
+// rule: M.154
+func TestAContainerThatIgnoresSIGTERMIsKilledAloneAtTheEndOfItsGrace(t *testing.T) {
+	t.Parallel()
+	_, c, d := startSoftRestart(t, "1s")
+	c["app"].AwaitEnd()
+	c["app"].MustHaveEndedBy(syscall.SIGKILL)
+	d.AwaitMetric(`evictd_container_restarts_total{kind="soft",outcome="ended",signal="memory.available"} 1`)
+	d.MustHaveEvicted()
+	harness.MustRun(t, c["proxy"], c["logs"])
+}
+
+// TestAContainerThatIsBeingEndedHasItsGraceUnderTheNextEvictd kills evictd after the container has had SIGTERM. While it
+// has its grace, the next evictd evicts no pod for the threshold. If it still runs then, its pod is evicted.
+//
+// rule: M.134
+func TestAContainerThatIsBeingEndedHasItsGraceUnderTheNextEvictd(t *testing.T) {
+	t.Parallel()
+	for name, ends := range map[string]bool{"it ends": true, "it ignores SIGTERM": false} {
+		t.Run(name, func(t *testing.T) {
+			grace := "5s"
+			if ends {
+				grace = "10m"
+			}
+			n, c, d := startSoftRestart(t, grace)
+			d.Kill()
+			d = n.Evictd(softRestarts(t, grace)...)
+			if !ends {
+				if e := d.AwaitGone(c["proxy"]); !strings.Contains(e.Because, "its container app was restarted") {
+					t.Errorf("evicted because %s", e.Because)
+				}
+				c["app"].AwaitEnd()
+				c["logs"].AwaitEnd()
+				return
+			}
+			d.AwaitPods(memorySignal, c["proxy"])
+			since := d.Await("the threshold to be met", func(s *nodestatus.Status) bool { return s.Conditions[0].Status == v1.ConditionTrue }).Time
+			d.Await("the shortage to last", func(s *nodestatus.Status) bool { return s.Time.Sub(since.Time) > 2*time.Second })
+			d.MustHaveEvicted()
+			c["app"].Do("hold 0")
+			c["app"].End()
+			d.Await("the threshold not to be met", func(s *nodestatus.Status) bool { return s.Conditions[0].Status == v1.ConditionFalse })
+			d.MustHaveEvicted()
+			harness.MustRun(t, c["proxy"], c["logs"])
+		})
 	}
 }

@@ -206,10 +206,11 @@ func evicted(pod *v1.Pod) (e Evicted, is bool) {
 }
 
 // alike says whether two states of a pod are the same to eviction; most changes
-// are of the status.
+// are of what reduce leaves out of the status.
 func alike(a, b *v1.Pod) bool {
 	return ended(a) == ended(b) && a.Generation == b.Generation &&
-		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Spec, b.Spec)
+		equality.Semantic.DeepEqual(a.Annotations, b.Annotations) && equality.Semantic.DeepEqual(a.Spec, b.Spec) &&
+		equality.Semantic.DeepEqual(a.Status.Conditions, b.Status.Conditions) && equality.Semantic.DeepEqual(a.Status.ContainerStatuses, b.Status.ContainerStatuses)
 }
 
 // ofKubelet are the annotations by which a kubelet marks static pods. It does not

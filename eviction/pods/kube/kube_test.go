@@ -266,6 +266,35 @@ func TestAnnotationsDoNotMakeAPodStatic(t *testing.T) {
 	}
 }
 
+// rule: M.133
+func TestAContainerHasTheLimitThatTheKubeletHasApplied(t *testing.T) {
+	memory := func(limit string) *v1.ResourceRequirements {
+		return &v1.ResourceRequirements{Limits: v1.ResourceList{v1.ResourceMemory: resource.MustParse(limit)}}
+	}
+	applied := func(limit string) []v1.ContainerStatus {
+		return []v1.ContainerStatus{{Name: "c", Resources: memory(limit)}}
+	}
+	pending := []v1.PodCondition{{Type: v1.PodResizePending, Status: v1.ConditionTrue, Reason: v1.PodReasonDeferred, Message: "no room"}}
+	for _, c := range []struct {
+		name   string
+		status v1.PodStatus
+		want   string
+	}{
+		{"nothing is known", v1.PodStatus{}, "1Gi "},
+		{"applied", v1.PodStatus{ContainerStatuses: applied("1Gi")}, "1Gi "},
+		{"not applied", v1.PodStatus{ContainerStatuses: applied("512Mi")}, "512Mi the kubelet has not applied its limit of 1Gi"},
+		{"pending", v1.PodStatus{ContainerStatuses: applied("512Mi"), Conditions: pending}, "512Mi the kubelet has not completed a resize of the pod: Deferred: no room"},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			pod := &v1.Pod{Status: c.status, Spec: v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none", Resources: *memory("1Gi")}}}}
+			p := eviction.Digest(handed(t, pod))
+			if got := eviction.MemoryAvailable.Rounded(p.Containers[0].MemoryLimit) + " " + p.Containers[0].NotResizable; got != c.want {
+				t.Errorf("limit %s, want %s", got, c.want)
+			}
+		})
+	}
+}
+
 func TestAPodRequestsWhatItWasAllocated(t *testing.T) {
 	requests := func(memory, storage string) v1.ResourceList {
 		return v1.ResourceList{v1.ResourceMemory: resource.MustParse(memory), v1.ResourceEphemeralStorage: resource.MustParse(storage)}
