@@ -172,38 +172,67 @@ func (s *stream) timeout() time.Duration {
 func (s *stream) sendChange(c *store.Change) error {
 	before := s.filter.matches(c.Old)
 	after := c.Type != apiwatch.Deleted && s.filter.matches(c.New)
+	what := apiwatch.Modified
 	switch {
-	case before && after:
-		return s.send(apiwatch.Modified, s.request.kind.served(c.New))
-	case after:
-		return s.send(apiwatch.Added, s.request.kind.served(c.New))
-	case before:
-		last := c.New
-		if c.Type != apiwatch.Deleted {
-			last = c.Old.DeepCopyObject().(store.Object)
-			last.SetResourceVersion(c.New.GetResourceVersion())
-		}
-		return s.send(apiwatch.Deleted, s.request.kind.served(last))
+	case !before && !after:
+		return nil
+	case !before:
+		what = apiwatch.Added
+	case !after:
+		what = apiwatch.Deleted
 	}
-	return nil
+	k, as := s.request.kind, s.request.accepted
+	event := func(stored []byte) ([]byte, error) {
+		if stored != nil && as.MediaType == runtime.ContentTypeProtobuf && k.wire == nil && what != apiwatch.Deleted {
+			return s.event(what, stored)
+		}
+		object := c.New
+		if what == apiwatch.Deleted && c.Type != apiwatch.Deleted {
+			object = c.Old.DeepCopyObject().(store.Object)
+			object.SetResourceVersion(c.New.GetResourceVersion())
+		}
+		return s.encode(what, k.served(object))
+	}
+	if as.table {
+		return s.write(event(nil))
+	}
+	return s.write(c.Encoded(form{k, as.MediaType, what}, event))
+}
+
+// form is what the events of a change have in common that are the same for several watches.
+type form struct {
+	kind      *kind
+	mediaType string
+	what      apiwatch.EventType
 }
 
 func (s *stream) send(what apiwatch.EventType, object runtime.Object) error {
+	return s.write(s.encode(what, object))
+}
+
+func (s *stream) write(event []byte, err error) error {
+	if err != nil {
+		return err
+	}
 	if err := s.control.SetWriteDeadline(time.Now().Add(watcherStall)); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
 	}
+	_, err = s.frames.Write(event)
+	return err
+}
+
+func (s *stream) encode(what apiwatch.EventType, object runtime.Object) ([]byte, error) {
 	if s.request.accepted.table && what != apiwatch.Error {
 		object = s.request.inTable(object)
 	}
-	info := s.request.accepted
-	raw, err := runtime.Encode(info.Serializer, object)
+	raw, err := runtime.Encode(s.request.accepted.Serializer, object)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	frame, err := runtime.Encode(info.StreamSerializer.Serializer, &metav1.WatchEvent{Type: string(what), Object: runtime.RawExtension{Raw: raw}})
-	if err != nil {
-		return err
-	}
-	_, err = s.frames.Write(frame)
-	return err
+	return s.event(what, raw)
+}
+
+// event is an event of an encoded object.
+func (s *stream) event(what apiwatch.EventType, raw []byte) ([]byte, error) {
+	return runtime.Encode(s.request.accepted.StreamSerializer.Serializer, &metav1.WatchEvent{Type: string(what), Object: runtime.RawExtension{Raw: raw}})
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/http"
 	"net/url"
 	"path/filepath"
 	"strings"
@@ -28,6 +29,9 @@ func Config(kubeconfig, server string) (*rest.Config, error) {
 		return nil, err
 	}
 	cfg.QPS = -1
+	if !rest.IsConfigTransportTLS(*cfg) {
+		cfg.Transport = inTheClear(cfg)
+	}
 	if file := cfg.BearerTokenFile; file != "" {
 		// client-go's own reads the file once a minute, after a 401 as well.
 		cfg.BearerToken, cfg.BearerTokenFile = "", ""
@@ -76,4 +80,20 @@ func overSocket(path string) *rest.Config {
 			return (&net.Dialer{}).DialContext(ctx, "unix", path)
 		},
 	}
+}
+
+// idleConnections are kept for later requests. By TLS client-go sends all requests over one
+// connection; else there is one for each request at a time, of which it keeps 2, or 25 to a socket.
+const idleConnections = 128
+
+func inTheClear(cfg *rest.Config) *http.Transport {
+	t := http.DefaultTransport.(*http.Transport).Clone()
+	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = 0, idleConnections, cfg.DisableCompression
+	if cfg.Dial != nil {
+		t.DialContext = cfg.Dial
+	}
+	if cfg.Proxy != nil {
+		t.Proxy = cfg.Proxy
+	}
+	return t
 }

@@ -8,6 +8,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -112,5 +114,45 @@ func TestServerThatCannotBeMeantIsRefused(t *testing.T) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
 			}
 		})
+	}
+}
+
+// TestConnectionsToTheEmbeddedAPIAreKept sends requests of which all are answered at the same time, twice.
+func TestConnectionsToTheEmbeddedAPIAreKept(t *testing.T) {
+	const requests = 100
+	var opened atomic.Int64
+	var all sync.WaitGroup // requests that were not received yet
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		all.Done()
+		all.Wait()
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateNew {
+			opened.Add(1)
+		}
+	}
+	server.Start()
+	defer server.Close()
+	cfg, err := kubeclient.Config("", server.URL)
+	require.NoError(t, err)
+	client, err := rest.HTTPClientFor(cfg)
+	require.NoError(t, err)
+	for range 2 {
+		all.Add(requests)
+		var sent sync.WaitGroup
+		for range requests {
+			sent.Go(func() {
+				response, err := client.Get(server.URL)
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				response.Body.Close()
+			})
+		}
+		sent.Wait()
+	}
+	if n := opened.Load(); n > requests*3/2 {
+		t.Errorf("%d connections were opened for %d requests at a time", n, requests)
 	}
 }

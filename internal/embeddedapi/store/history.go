@@ -1,10 +1,17 @@
 package store
 
-import "k8s.io/apimachinery/pkg/watch"
+import (
+	"sync"
+
+	"k8s.io/apimachinery/pkg/watch"
+)
 
 // depth is how many changes a table keeps for watches. A watch that is further behind
 // lists again.
 const depth = 4096
+
+// fresh is how many of the latest keep what they were encoded to. Watches that are not behind have that in common.
+const fresh = 64
 
 // Change is one change of an object. New is its new state; of a Deleted one the last
 // state, with the resource version of its removal.
@@ -12,6 +19,39 @@ type Change struct {
 	Type     watch.EventType
 	Old, New Object
 	Revision uint64
+
+	mu      sync.Mutex
+	fresh   bool
+	object  []byte // New as in the journal, nil where it is not
+	encoded []encoding
+}
+
+type encoding struct {
+	form any
+	text []byte
+}
+
+// Encoded is the change in a form, which is comparable. While the change is fresh encode is called once for
+// a form. It is passed New as Config.Encode has encoded it, nil where that is not kept.
+func (c *Change) Encoded(form any, encode func(object []byte) ([]byte, error)) ([]byte, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, e := range c.encoded {
+		if e.form == form {
+			return e.text, nil
+		}
+	}
+	text, err := encode(c.object)
+	if err == nil && c.fresh {
+		c.encoded = append(c.encoded, encoding{form, text})
+	}
+	return text, err
+}
+
+func (c *Change) forget() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.fresh, c.object, c.encoded = false, nil, nil
 }
 
 // history is a ring of the latest changes. Change number n is at n modulo depth; first
@@ -36,7 +76,11 @@ func (h *history) add(change *Change) {
 		h.ring[h.next%depth] = change
 		h.first++
 	}
+	change.fresh = true
 	h.next++
+	if h.next-h.first > fresh {
+		h.ring[(h.next-1-fresh)%depth].forget()
+	}
 	h.offer(change)
 	close(h.more)
 	h.more = make(chan struct{})

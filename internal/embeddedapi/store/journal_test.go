@@ -2,6 +2,7 @@ package store
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -9,6 +10,7 @@ import (
 	"path/filepath"
 	"reflect"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
@@ -290,6 +292,77 @@ func TestKillBetweenAManifestAndItsNote(t *testing.T) {
 	require.NoError(t, s.tables["nodes"].bring(Key{Name: "a"}, taken[item{"nodes", Key{Name: "a"}}].object, false))
 	kill(t, s)
 	check(t, open(t, dir), dir, map[string]string{"a": "x4"})
+}
+
+// TestPendingManifestsAreNoEdits holds that a manifest that is not written or not removed yet is not taken for
+// an edit.
+func TestPendingManifestsAreNoEdits(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	set(t, s.Table("nodes"), "a", "x1")
+	written(t, s)
+	set(t, s.Table("nodes"), "a", "")
+	set(t, s.Table("nodes"), "b", "x2")
+	f, err := s.Follow(func(m Manifest) error {
+		t.Errorf("%s is taken for an edit", m.Key)
+		return nil
+	})
+	require.NoError(t, err)
+	require.NoError(t, f.Read())
+	defer f.watcher.Close()
+	written(t, s)
+	require.NoError(t, f.rescan())
+	check(t, s, dir, map[string]string{"a": "", "b": "x2"})
+}
+
+// TestFullJournalWaitsForManifests stores more than the journal's files have room for.
+func TestFullJournalWaitsForManifests(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	text, want := strings.Repeat("x", 1<<20), map[string]string{}
+	for i := range 2*maxJournal>>20 + 4 {
+		o := labelled(fmt.Sprint("n", i%5), fmt.Sprint("x", i))
+		o.SetAnnotations(map[string]string{"a": text})
+		put(t, s.Table("nodes"), s.Table("nodes").Get(KeyOf(o)), o)
+		want[o.GetName()] = valueOf(o)
+	}
+	if s.journal.sizes[0] > maxJournal || s.journal.sizes[1] > maxJournal {
+		t.Errorf("the journal has %d bytes", s.journal.sizes)
+	}
+	kill(t, s)
+	check(t, open(t, dir), dir, want)
+}
+
+// TestWritersAndManifestsBesideEachOther stores by several goroutines while manifests are written, with a sync before
+// each acknowledgement.
+func TestWritersAndManifestsBesideEachOther(t *testing.T) {
+	dir, want := t.TempDir(), map[string]string{}
+	s := open(t, dir)
+	s.journal.sync = true
+	ctx, stop := context.WithCancel(t.Context())
+	var running, writing sync.WaitGroup
+	running.Go(func() { s.Run(ctx) })
+	running.Go(func() {
+		for ctx.Err() == nil {
+			if _, err := s.flush(); err != nil {
+				t.Error(err)
+			}
+		}
+	})
+	for writer := range 4 {
+		want[fmt.Sprint("n", writer)] = "x29"
+		writing.Go(func() {
+			for i := range 30 {
+				set(t, s.Table("nodes"), fmt.Sprint("n", writer), fmt.Sprint("x", i))
+				set(t, s.Table("nodes"), fmt.Sprint("other", writer), []string{"", "y"}[i%2])
+			}
+		})
+	}
+	writing.Wait()
+	stop()
+	running.Wait()
+	kill(t, s)
+	check(t, open(t, dir), dir, want)
 }
 
 func second[T any](_ T, err error) error { return err }

@@ -129,6 +129,7 @@ func (t *Table) record(key Key, change *Change) (uint64, error) {
 		if r.object, err = t.store.cfg.Encode(object); err != nil {
 			return 0, err
 		}
+		change.object = r.object
 	}
 	n, err := t.add(&r, object)
 	if err == nil {
