@@ -215,7 +215,9 @@ func (a *API) admitChange(c change, old, object store.Object) (store.Object, err
 	if err := checkIdentity(c.kind, old, object); err != nil {
 		return nil, err
 	}
-	a.defaults.Set(object)
+	if !c.internal { // made of what is stored
+		a.defaults.Set(object)
+	}
 	keepMeta(old, object)
 	managed := c.manager != "" && !c.applied
 	early := c.sub == ephemeral || c.sub == resize

@@ -39,6 +39,7 @@ func (s *Setter) Set(object any) { s.visit(reflect.ValueOf(object).Elem()) }
 // Default is Set.
 func (s *Setter) Default(object runtime.Object) { s.Set(object) }
 
+// visit is called for what matters.
 func (s *Setter) visit(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Pointer:
@@ -46,10 +47,8 @@ func (s *Setter) visit(v reflect.Value) {
 			s.visit(v.Elem())
 		}
 	case reflect.Slice:
-		if s.matters(v.Type().Elem(), nil) {
-			for i := range v.Len() {
-				s.visit(v.Index(i))
-			}
+		for i := range v.Len() {
+			s.visit(v.Index(i))
 		}
 	case reflect.Struct:
 		for _, set := range s.set[v.Type()] {

@@ -97,7 +97,7 @@ const (
 
 // lock begins a change of an object. What another process has done to its manifest is admitted before.
 func (t *Table) lock(key Key) {
-	path, f := t.path(key), t.store.follower
+	f := t.store.follower
 	var over <-chan time.Time
 	for attempt, waited := 0, false; ; {
 		t.writing.Lock()
@@ -107,6 +107,7 @@ func (t *Table) lock(key Key) {
 		if _, ours := t.compare(key); ours {
 			return
 		}
+		path := t.path(key)
 		taking, refused := f.edits.state(path)
 		if taking == nil && refused {
 			return

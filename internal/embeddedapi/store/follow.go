@@ -113,8 +113,10 @@ func (f *Follower) watch(dir string, at time.Time) error {
 }
 
 func (f *Follower) noticed(event fsnotify.Event) {
-	if t, _ := f.store.place(event.Name); t != nil {
-		f.touched[event.Name] = time.Now()
+	if t, key := f.store.place(event.Name); t != nil {
+		if _, ours := t.compare(key); !ours {
+			f.touched[event.Name] = time.Now()
+		}
 		return
 	}
 	if info, err := os.Lstat(event.Name); err != nil || !info.IsDir() {

@@ -170,7 +170,7 @@ func (t *Table) bring(key Key, object Object, last bool) error {
 	whole := filepath.Join(t.store.cfg.Data, scratch, t.name)
 	info, err := fill(whole, toYAML(document), false)
 	if err == nil {
-		err = t.swap(key, last, left{identify(info), version(object)}, func(path string) error { return move(whole, path) })
+		err = t.swap(key, last, left{identify(info.Sys().(*syscall.Stat_t)), version(object)}, func(path string) error { return move(whole, path) })
 	}
 	if err != nil {
 		return errors.Join(err, ignoreGone(os.Remove(whole))) // what is left of it would fill the disk
@@ -234,17 +234,15 @@ func (t *Table) adopt(key Key, admitted identity) {
 }
 
 func lstat(path string) identity {
-	info, err := os.Lstat(path)
+	var s syscall.Stat_t
+	err := syscall.Lstat(path, &s)
+	for errors.Is(err, syscall.EINTR) {
+		err = syscall.Lstat(path, &s)
+	}
 	if err != nil {
 		return identity{}
 	}
-	return identify(info)
+	return identify(&s)
 }
 
-func identify(info os.FileInfo) identity {
-	inode := uint64(0)
-	if s, ok := info.Sys().(*syscall.Stat_t); ok {
-		inode = s.Ino
-	}
-	return identity{inode, info.ModTime().UnixNano(), info.Size()}
-}
+func identify(s *syscall.Stat_t) identity { return identity{s.Ino, s.Mtim.Nano(), s.Size} }
