@@ -2,6 +2,7 @@ package kill
 
 import (
 	"context"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -10,12 +11,12 @@ import (
 type caching struct {
 	*fakePod
 	takes time.Duration
-	freed bool
+	freed atomic.Bool
 }
 
 func (c *caching) FreeMemory(context.Context) error {
 	time.Sleep(c.takes)
-	c.freed = true
+	c.freed.Store(true)
 	return nil
 }
 
@@ -31,7 +32,7 @@ func TestTheResultOfAPodWaitsForItsPageCache(t *testing.T) {
 					t.Errorf("result %+v, ended %v after the start", r, ended.Sub(since))
 				}
 				time.Sleep(takes)
-				if !pod.freed {
+				if !pod.freed.Load() {
 					t.Error("it is not freed")
 				}
 			})

@@ -285,6 +285,9 @@ func (m *maker) some(unit int64) *resource.Quantity {
 
 func (m *maker) usage(pod *v1.Pod) *simulate.FileUsage {
 	u := &simulate.FileUsage{PIDs: m.some(1), Containers: map[string]simulate.FileContainerUsage{}, Volumes: map[string]simulate.FileVolumeUsage{}}
+	if u.PIDs != nil && u.PIDs.IsZero() {
+		u.PIDs = quantity(1)
+	}
 	if m.chance(75) {
 		u.Memory = m.some(1 << 27)
 	}
