@@ -57,6 +57,8 @@ const (
 	// thresholds, restarts, readers, usage outside pods, limits that are not evictd's, a second evictd,
 	// large pods.
 	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|PodsThatReach|WhatEvictdRemembers|ReadersDoNot|ANodeIsNot|ALimitOf|ASecondEvictd|PodsOfAMegabyte)"
+	// containers are tests of nodes whose containers are restarted and resized.
+	containers = "^TestAContainer"
 	// faults are tests of nodes where something else fails, or is hostile.
 	faults = "^Test(WithEverything|AGraceDoesNot|Pods?Whose|WhatTheKernel|PodThatHides|WhatIsNo)"
 	// campaigns are tests that take long or kill much.
@@ -73,6 +75,7 @@ var boots = []boot{
 		{pkg: "eviction/kill", run: "."},
 		{pkg: "eviction/daemon", run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
 		{pkg: "test/node", run: "^TestMachine"},
+		{pkg: "test/node", run: containers},
 		{pkg: "test/node", run: "^TestCutOff"},
 	}},
 	{name: "v2 again", kept: true, suites: []suite{{pkg: "test/node", run: "^TestAfterCutOff"}}},
@@ -282,7 +285,7 @@ dpkg --purge evictd >/run/purge 2>&1 || cat /run/purge
 }
 
 // evictions are scenarios of test/containerd/cluster.
-const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar-and-evictd-is-killed|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server)$"
+const evictions = "^TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays$/^(statefulset|deployment-with-a-sidecar-and-evictd-is-killed|exit-0-on-sigterm|soft-with-a-long-grace|budget-is-overridden|without-api-server|container-is-restarted|container-is-resized|resize-is-deferred)$"
 
 // payload makes a disk with the package, the tests and what starts them.
 func (m *machine) payload(t *testing.T, b boot) (disk string) {

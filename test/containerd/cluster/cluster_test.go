@@ -109,6 +109,11 @@ var (
 
 // rule: 5.22
 // rule: M.120
+// rule: M.133
+// rule: M.149
+// rule: M.151
+// rule: M.154
+// rule: M.156
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
 	for _, s := range scenarios {

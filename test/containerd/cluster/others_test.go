@@ -32,6 +32,9 @@ var others = []struct {
 	{"observe", testObserve},
 	{"native-is-refused", testNativeIsRefused},
 	{"identity-of-the-kubelet", testIdentityOfTheKubelet},
+	{"container-is-restarted", testRestart},
+	{"container-is-resized", func(c *cluster.Cluster) { testResize(c, forbidResizes(c)) }},
+	{"resize-is-deferred", testResizeThatIsDeferred},
 }
 
 func testCriticalPod(c *cluster.Cluster) {
