@@ -65,13 +65,8 @@ func resizable(pod *v1.Pod, i int) string {
 // resizing says which resize of a container the kubelet has not applied, or nothing.
 func resizing(pod *v1.Pod, c *v1.Container) string {
 	if shown := podspec.ResizeCondition(&pod.Status); shown != nil {
-		text := "the kubelet has not completed a resize of the pod"
-		for _, why := range []string{shown.Reason, shown.Message} {
-			if why != "" {
-				text += ": " + why
-			}
-		}
-		return text
+		why := []string{"the kubelet has not completed a resize of the pod", shown.Reason, shown.Message}
+		return strings.Join(slices.DeleteFunc(why, func(part string) bool { return part == "" }), ": ")
 	}
 	if applied, shown := podspec.AppliedMemoryLimit(&pod.Status, c.Name); shown && applied != c.Resources.Limits.Memory().Value() {
 		return "the kubelet has not applied its limit of " + MemoryAvailable.Rounded(c.Resources.Limits.Memory().Value())
