@@ -66,7 +66,7 @@ func runCommand() *cobra.Command {
 	force := c.Flags().Bool("force", false, "run in native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, _ []string) error {
-		osprocess.LimitHeap()
+		osprocess.LimitHeap(50)
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)

@@ -28,7 +28,7 @@ func (r *request) bind() (int, runtime.Object, error) {
 	if err := checkBinding(binding); err != nil {
 		return 0, nil, err
 	}
-	_, err = r.api.update(r.Context(), change{kind: r.kind, key: r.key(), internal: true, dryRun: r.dryRun(), next: func(old store.Object) (store.Object, error) {
+	_, err = r.api.update(r.Context(), change{kind: r.kind, key: r.key(), internal: true, differs: true, dryRun: r.dryRun(), next: func(old store.Object) (store.Object, error) {
 		return bound(r.kind, old.(*v1.Pod), binding)
 	}})
 	return http.StatusCreated, success(http.StatusCreated), err

@@ -146,6 +146,7 @@ type change struct {
 	applied  bool                                         // next has set the managers
 	internal bool                                         // the server's own: admitted already, status and spec together
 	dryRun   bool                                         // nothing is stored
+	differs  bool                                         // what next returns always differs from old
 	next     func(old store.Object) (store.Object, error) // returns an object of its own
 	missing  func() (store.Object, error)                 // makes the object where there is none; may be nil
 }
@@ -172,7 +173,7 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 			return nil, err
 		}
 		apply.KeepTimes(old, object)
-		if apiequality.Semantic.DeepEqual(old, object) {
+		if !c.differs && apiequality.Semantic.DeepEqual(old, object) {
 			return old, nil
 		}
 		switch {

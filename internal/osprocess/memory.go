@@ -13,10 +13,10 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// LimitHeap makes the heap smaller: it is collected when it has grown by half, and
+// LimitHeap makes the heap smaller: it is collected when it has grown by percent, and
 // allocations are not sampled.
-func LimitHeap() {
-	debug.SetGCPercent(50)
+func LimitHeap(percent int) {
+	debug.SetGCPercent(percent)
 	runtime.MemProfileRate = 0
 }
 
