@@ -14,7 +14,10 @@ import (
 )
 
 // TestControllersRunOnTheEmbeddedAPI runs pods of every controller, made by kubectl, on real kubelets,
-// with kube-controller-manager and no other server than evictd's: the embedded API and its scheduler.
+// with kube-controller-manager and no other server than evictd's: the embedded API and its scheduler. The limit of a container
+// is raised by it, too.
+//
+// rule: M.156
 func TestControllersRunOnTheEmbeddedAPI(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Embedded: true})
 	ctx, get := t.Context(), metav1.GetOptions{}
@@ -49,6 +52,7 @@ func TestControllersRunOnTheEmbeddedAPI(t *testing.T) {
 		})
 		c.Remove(namespace)
 	}
+	testResize(c, nil)
 }
 
 // manifest is that of a controller of two pods, of one a node for a DaemonSet, or of a Job.
