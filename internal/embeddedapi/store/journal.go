@@ -222,7 +222,7 @@ func (j *journal) empty() error {
 	return err
 }
 
-// measure reads how much of the disk is free.
+// measure reads how much of the disk is free, but for the manifests that are pending.
 func (j *journal) measure() {
 	var disk syscall.Statfs_t
 	room := int64(0)
@@ -234,7 +234,7 @@ func (j *journal) measure() {
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	j.room = room
+	j.room = room - (j.sizes[0]+j.sizes[1])*manifestGrowth - int64(len(j.pending))*manifestLeast
 }
 
 // state is how many records were added, and whether there are records in the files.
