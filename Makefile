@@ -459,6 +459,10 @@ bench-notices: deb ## in that machine: what marks of memory.high cost a reader a
 bench-ladder: deb ## in that machine: five shortages of memory with and without a step before an eviction; EVICTD_ROUNDS=1
 	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestLadder$$' ./test/vm | grep -e '^|' -e FAIL
 
+.PHONY: bench-stall
+bench-stall: deb ## in that machine: what pods read back, and how long tasks wait for memory, as more of a file has no room
+	@EVICTD_VM=1 go test -v -count=1 -timeout 90m -run '^TestStallFigures$$' ./test/vm | grep -e '^|' -e FAIL
+
 .PHONY: cluster-campaign
 cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twenty minutes
 	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 60m -v $(TESTFLAGS) -run '^TestCampaign(Eviction|Disk)' ./cluster

@@ -141,7 +141,7 @@ func anySignals(r *rand.Rand, now time.Time) (all eviction.Observations) {
 			all[s] = eviction.Observation{Available: available, Capacity: one(r, stats.Known(1000), stats.Known(1000), stats.Amount{}),
 				Time: one(r, now, now, now.Add(-15*time.Second), time.Time{}), UsedUpIn: amount(r, int64(5*time.Second))}
 			if eviction.Signal(s) == eviction.MemoryStall {
-				all[s].Some, all[s].ReadBack = amount(r, 1100), amount(r, 1<<17)
+				all[s].Some, all[s].ReadBack = amount(r, 1100), amount(r, 1<<21)
 			}
 		}
 	}

@@ -44,7 +44,7 @@ func unmet(thresholds []eviction.Threshold, in eviction.Observations, withReclai
 		if withReclaim {
 			required += resolved(t.MinReclaim, o)
 		}
-		contended := t.Signal != eviction.MemoryStall || o.ReadBack.Or(0) >= 40960 && o.Some.Or(0) >= int64(t.Some)
+		contended := t.Signal != eviction.MemoryStall || o.ReadBack.Or(0) >= 1048576 && o.Some.Or(0) >= int64(t.Some)
 		if required > o.Available.Or(0) && contended {
 			all = append(all, t)
 		}

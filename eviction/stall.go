@@ -12,8 +12,9 @@ import (
 
 const (
 	// leastReadBack is the least memory, bytes a second, that has to be read back for a stall to be a lack
-	// of memory: ten pages. Tasks that memory.high throttles wait, too.
-	leastReadBack = 10 << 12
+	// of memory. Tasks that memory.high throttles wait, too, and so do those that read a large file once: other pods
+	// read back some of what that displaces.
+	leastReadBack = 1 << 20
 	// causeShare: a pod that reads back one part in causeShare of what all pods do has a part in the
 	// contention, unless its tasks wait less than one part in idleShare of the time.
 	causeShare, idleShare = 10, 100

@@ -1,6 +1,7 @@
 package workload
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -128,6 +129,38 @@ func readFile(name string) error {
 	defer f.Close()
 	_, err = io.Copy(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{f})
 	return err
+}
+
+// work is like requests: what is delayed is not made up for.
+func (w *workload) work(args []string) error {
+	file, err1 := os.Open(args[0])
+	count, err2 := os.Create(args[1])
+	err := errors.Join(err1, err2)
+	if err == nil {
+		_, err = count.WriteString("0\n")
+	}
+	if err != nil {
+		return err
+	}
+	go func() {
+		piece := make([]byte, 1<<20)
+		tick := time.Tick(50 * time.Millisecond)
+		for n := 1; ; n++ {
+			_, err := io.ReadFull(file, piece)
+			if errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+				_, err = file.Seek(0, io.SeekStart)
+			}
+			if err == nil {
+				_, err = count.WriteAt(fmt.Appendf(nil, "%d\n", n), 0)
+			}
+			if err != nil {
+				fmt.Fprintln(os.Stderr, err)
+				return
+			}
+			<-tick
+		}
+	}()
+	return nil
 }
 
 func (w *workload) print(args []string) error {

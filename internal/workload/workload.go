@@ -12,6 +12,7 @@
 //	files DIR N             make N empty files
 //	copy FROM TO            copy a file in place of another, again every second in the background
 //	read FILE [N]           read a file N times
+//	work FILE COUNT         read a MiB of a file, the next one each time, in the background, twenty times a second at most, and keep in another how often
 //	print SIZE              write to standard output
 //	fork N                  start N children that sleep, or as many as the kernel allows
 //	shell LINE              run a line of sh in the background
@@ -127,7 +128,7 @@ func (w *workload) obey(line string) error {
 	}
 	o, known := map[string]order{
 		"hold": {1, w.hold}, "grow": {1, w.grow}, "leak": {2, w.leak}, "burst": {2, w.burst}, "stamps": {1, w.stampInto}, "bound": {1, w.bound},
-		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "copy": {2, w.copy}, "read": {1, w.read}, "print": {1, w.print},
+		"write": {2, w.write}, "unlinked": {2, w.unlinked}, "files": {2, w.files}, "copy": {2, w.copy}, "read": {1, w.read}, "work": {2, w.work}, "print": {1, w.print},
 		"fork": {1, w.fork}, "shell": {1, w.shell}, "rename": {1, w.rename}, "enter": {1, w.enter},
 		"on": {2, w.onSignal}, "ignore-term": {0, w.ignoreTerm}, "note": {1, w.note}, "exit": {1, w.exit},
 	}[words[0]]

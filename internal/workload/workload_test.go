@@ -5,9 +5,11 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
 
@@ -36,6 +38,7 @@ func TestAnOrderIsAnsweredByALine(t *testing.T) {
 		"write " + dir + "/much 3Ki":    "ok",
 		"unlinked " + dir + "/gone 1Ki": "ok",
 		"read " + dir + "/none":         "no such file or directory",
+		"work " + dir + "/none " + dir:  "no such file or directory",
 	} {
 		got := answers(&workload{}, order)
 		if len(got) != 1 || want == "ok" && got[0] != want || !strings.Contains(got[0], want) {
@@ -51,6 +54,17 @@ func TestAnOrderIsAnsweredByALine(t *testing.T) {
 	if _, err := os.Stat(dir + "/gone"); !os.IsNotExist(err) {
 		t.Errorf("unlinked: %v", err)
 	}
+}
+
+func TestWorkIsCounted(t *testing.T) {
+	file, count := t.TempDir()+"/file", t.TempDir()+"/count"
+	require.NoError(t, os.WriteFile(file, []byte("x"), 0o644))
+	require.NoError(t, Do("work "+file+" "+count))
+	wait.Until(t, "some work", func() bool {
+		text, err := os.ReadFile(count)
+		n, _ := strconv.Atoi(strings.TrimSpace(string(text)))
+		return err == nil && n > 3
+	})
 }
 
 func TestSizesAreBytesOrHaveABinarySuffix(t *testing.T) {

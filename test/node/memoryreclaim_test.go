@@ -125,3 +125,32 @@ func TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed(t *testing.T) {
 		fmt.Printf("| %s | hard eviction, crossing to first signal | %s |\n", strings.ReplaceAll(settings, "\n", ", "), strings.Join(times, ", "))
 	}
 }
+
+// TestMachineAStormThatReadsItsFilesAgainIsEvictedBeforePodsWithinTheirRequests has a pod read a file all the time, so that it
+// needs its page cache. Under workingSet a reclaim does not help, and the pod is evicted, though its priority is higher
+// than that of a pod within its request. Under reclaimAware no pod is, also not one without a request.
+//
+// rule: M.141
+func TestMachineAStormThatReadsItsFilesAgainIsEvictedBeforePodsWithinTheirRequests(t *testing.T) {
+	t.Run("workingSet", func(t *testing.T) {
+		n := boundedInMachine(t)
+		bystander, reader := n.Start("bystander", sandbox.Spec{Request: "64Mi"}), n.Start("reader", sandbox.Spec{Priority: 10})
+		bystander.Do("hold 48Mi")
+		d := n.Evictd(reclaims(t, "3s", "memoryModel: workingSet\nmemoryReclaimBudget: 512Mi")...)
+		d.AwaitPods(memorySignal, bystander, reader)
+		reader.Send("read %s 1000000", written(t, 240*harness.MiB))
+		d.AwaitGone(reader)
+		d.MustHaveEvicted(reader)
+		harness.MustRun(t, bystander)
+	})
+	t.Run("reclaimAware", func(t *testing.T) {
+		n := boundedInMachine(t)
+		bystander, reader := n.Start("bystander", sandbox.Spec{}), n.Start("reader", sandbox.Spec{Priority: 10})
+		bystander.Do("hold 48Mi")
+		d := n.Evictd(reclaims(t, "1s", "memoryModel: reclaimAware")...)
+		d.AwaitPods(memorySignal, bystander, reader)
+		reader.Do("read %s 15", written(t, 240*harness.MiB))
+		d.MustHaveEvicted()
+		harness.MustRun(t, bystander, reader)
+	})
+}

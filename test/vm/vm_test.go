@@ -134,6 +134,11 @@ func TestLadder(t *testing.T) {
 	newMachine(t, "make bench-ladder").boot(t, boot{name: "v2", limit: 60 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestLadder$"}}})
 }
 
+// TestStallFigures judges nothing: each line that begins with | is what a reader reads back, and how long tasks wait.
+func TestStallFigures(t *testing.T) {
+	newMachine(t, "make bench-stall").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestStallFigures$"}}})
+}
+
 // TestSome runs the tests of test/node that EVICTD_VM_RUN selects, a regular expression, on cgroup v2.
 func TestSome(t *testing.T) {
 	run := os.Getenv("EVICTD_VM_RUN")
