@@ -82,7 +82,8 @@ type Scheduler struct {
 	// keepsCycles is Config.KeepsCycles.
 	keepsCycles bool
 	random      *numbers
-	nextStart   int // index in the table's order at which the next sample starts
+	nextStart   int   // index in the table's order at which the next sample starts
+	tops        []top // of selectHost
 	// disrupted counts the victims of the running what-if by the uid of their budget.
 	disrupted map[types.UID]int32
 	cycle     *framework.Cycle

@@ -1,7 +1,9 @@
 package cycle
 
 import (
+	"cmp"
 	"iter"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/scheduleradapter/framework"
@@ -221,24 +223,52 @@ func (s *Scheduler) visited(nodes int) {
 // selectHost returns a row with the highest total; each of them has the same
 // probability.
 func (s *Scheduler) selectHost() nodetable.Row {
-	totals := s.cycle.Totals
-	_, best := framework.Extremes(totals)
-	ties := 0
-	for _, total := range totals {
-		if total == best {
-			ties++
+	s.tops = s.tops[:0]
+	for block := range slices.Chunk(s.cycle.Totals, blockLength) {
+		s.tops = append(s.tops, top{total: slices.Max(block)})
+	}
+	best := slices.MaxFunc(s.tops, func(a, b top) int { return cmp.Compare(a.total, b.total) }).total
+	ties, block := 0, 0
+	for totals := range slices.Chunk(s.cycle.Totals, blockLength) {
+		t := &s.tops[block]
+		if block++; t.total == best {
+			t.ties = count(totals, best)
+			ties += t.ties
 		}
 	}
 	nth := s.random.IntN(ties)
-	for i, total := range totals {
-		if total == best {
-			if nth == 0 {
-				return s.cycle.Rows[i]
-			}
-			nth--
-		}
+	for block = 0; nth >= s.tops[block].ties; block++ {
+		nth -= s.tops[block].ties
 	}
-	return nodetable.NoRow
+	for i := block * blockLength; ; i++ {
+		if s.cycle.Totals[i] != best {
+			continue
+		}
+		if nth == 0 {
+			return s.cycle.Rows[i]
+		}
+		nth--
+	}
+}
+
+// top is the highest total of a block of rows, and, if no other is higher, the number of its rows.
+type top struct {
+	total int64
+	ties  int
+}
+
+const blockLength = 64
+
+// count is the number of totals that are equal to one.
+func count(totals []int64, one int64) (n int) {
+	for _, total := range totals {
+		equal := 0 // without a branch
+		if total == one {
+			equal = 1
+		}
+		n += equal
+	}
+	return n
 }
 
 // assume places the pod on the node in the table and runs Reserve and Permit.

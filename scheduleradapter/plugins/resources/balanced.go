@@ -50,7 +50,7 @@ func (b *Balanced) PreScore(c *framework.Cycle) framework.Status {
 // Score is 75 if the balance does not change, 50 if it becomes the worst, 100 if it
 // becomes the best. Source: kube-scheduler 1.37.
 func (b *Balanced) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
-	nodetable.Gather(scores, b.scores.of(c.Pod.Requests.Shape, b.table, b.shift), rows)
+	b.scores.score(c.Pod.Requests.Shape, b.table, rows, scores, b.shift)
 	return framework.Status{}
 }
 
@@ -97,6 +97,7 @@ func (b *Balanced) balance(values []int64, from nodetable.Row, pods int64) {
 	oneMore, otherMore := pods*one.request, pods*other.request
 	has, used := one.of(from, len(values))
 	hasOther, usedOther := other.of(from, len(values))
+	has, used, hasOther, usedOther = has[:len(values)], used[:len(values)], hasOther[:len(values)], usedOther[:len(values)]
 	for i := range values {
 		if has[i] == 0 || hasOther[i] == 0 {
 			values[i] = b.balanceOf(from+nodetable.Row(i), pods)

@@ -216,8 +216,7 @@ func (*Fit) Reasons(pod *nodetable.Pod, rejection uint32) []string {
 // the weights of the resources.
 func (f *Fit) Score(c *framework.Cycle, rows []nodetable.Row, scores []int64) framework.Status {
 	f.columns = columns(f.columns[:0], f.table, f.measured, &c.Pod.Requests)
-	rated := f.scores.of(c.Pod.Requests.Shape, f.table, func(values []int64, from nodetable.Row) { f.rate(f.columns, values, from) })
-	nodetable.Gather(scores, rated, rows)
+	f.scores.score(c.Pod.Requests.Shape, f.table, rows, scores, func(values []int64, from nodetable.Row) { f.rate(f.columns, values, from) })
 	return framework.Status{}
 }
 

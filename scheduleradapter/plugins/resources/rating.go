@@ -32,52 +32,83 @@ func newRating(s *config.ScoringStrategy) (rating, error) {
 // averaged by the weights, truncated. Resources that a node does not have do not
 // count.
 func allocated(free bool) rating {
-	var averages framework.Mapping
+	var averages averages
 	return func(columns []column, values []int64, from nodetable.Row) {
-		clear(values)
-		weights, everywhere := int64(0), true
-		for i := range columns {
-			weights += columns[i].weight
-			everywhere = columns[i].addShare(values, from, free) && everywhere
-		}
-		if everywhere && weights > 0 {
-			averages.Apply(values, 0, weights*framework.MaxScore, func(sum int64) int64 { return sum / weights })
+		if len(columns) == 2 {
+			averages.fill(columns, values, from, free)
 			return
 		}
-		for i, sum := range values {
-			if weights := weightsOn(columns, from+nodetable.Row(i)); weights > 0 {
-				values[i] = sum / weights
-			}
+		for i := range values {
+			values[i] = averageOf(columns, from+nodetable.Row(i), free)
 		}
 	}
 }
 
-// addShare adds the weighted share of the column to each value; false: some nodes
-// do not have the resource.
-func (c *column) addShare(values []int64, from nodetable.Row, free bool) (everywhere bool) {
-	allocatable, requested := c.of(from, len(values))
-	everywhere = true
-	for i, capacity := range allocatable {
-		if capacity <= 0 {
-			everywhere = false
+// averageOf is the average of a row for any number of resources.
+func averageOf(columns []column, row nodetable.Row, free bool) int64 {
+	sum, weights := int64(0), int64(0)
+	for i := range columns {
+		c := &columns[i]
+		if capacity, requested := c.on(row); capacity > 0 {
+			sum += c.weight * percentage(requested+c.request, capacity, free)
+			weights += c.weight
+		}
+	}
+	if weights == 0 {
+		return 0
+	}
+	return sum / weights
+}
+
+// percentage is the free or used share of a capacity, truncated.
+func percentage(used, capacity int64, free bool) int64 {
+	part := min(used, capacity)
+	if free {
+		part = capacity - part
+	}
+	return part * framework.MaxScore / capacity
+}
+
+// averages has the average of each sum of weighted shares, for the last sum of weights.
+type averages struct {
+	weights int64
+	of      []int64
+}
+
+// mostWeights bounds averages.
+const mostWeights = 100
+
+// prepare computes the averages for a sum of weights up to mostWeights.
+func (a *averages) prepare(weights int64) {
+	if a.weights == weights {
+		return
+	}
+	a.weights, a.of = weights, a.of[:0]
+	for sum := int64(0); weights <= mostWeights && sum <= weights*framework.MaxScore; sum++ {
+		a.of = append(a.of, sum/weights)
+	}
+}
+
+// fill fills in the averages of two resources for the rows from one on.
+func (a *averages) fill(columns []column, values []int64, from nodetable.Row, free bool) {
+	one, other := &columns[0], &columns[1]
+	a.prepare(one.weight + other.weight)
+	has, used := one.of(from, len(values))
+	hasOther, usedOther := other.of(from, len(values))
+	has, used, hasOther, usedOther = has[:len(values)], used[:len(values)], hasOther[:len(values)], usedOther[:len(values)]
+	request, requestOther, weight, weightOther, of := one.request, other.request, one.weight, other.weight, a.of
+	for i := range values {
+		if has[i] <= 0 || hasOther[i] <= 0 {
+			values[i] = averageOf(columns, from+nodetable.Row(i), free)
 			continue
 		}
-		part := min(requested[i]+c.request, capacity)
-		if free {
-			part = capacity - part
-		}
-		values[i] += c.weight * (part * framework.MaxScore / capacity)
-	}
-	return everywhere
-}
-
-func weightsOn(columns []column, row nodetable.Row) (weights int64) {
-	for i := range columns {
-		if allocatable, _ := columns[i].on(row); allocatable > 0 {
-			weights += columns[i].weight
+		sum := weight*percentage(used[i]+request, has[i], free) + weightOther*percentage(usedOther[i]+requestOther, hasOther[i], free)
+		if uint64(sum) < uint64(len(of)) {
+			values[i] = of[sum]
+		} else {
+			values[i] = sum / (weight + weightOther)
 		}
 	}
-	return weights
 }
 
 // alongShape interpolates a shape, whose scores are 0 to 10. Resources with score 0

@@ -152,8 +152,11 @@ func compareWithReference(t *testing.T, clusters int) {
 		for i := range nodes {
 			change(i)
 		}
-		for range 10 {
-			asks := some(5)
+		asks := some(5)
+		for range 20 {
+			if dice.Chance(30) { // otherwise the memo of the shape is used
+				asks = some(5)
+			}
 			p := cluster.Digest(pod("p", asks))
 			rejected := w.rejected(asks)
 			v := cluster.Evaluate(fit, p)
