@@ -173,7 +173,8 @@ func allocated(statuses []v1.ContainerStatus) (all []v1.ContainerStatus) {
 
 // template finds or makes the template of an object.
 func (t *Templates) template(common *v1.Pod) *PodTemplate {
-	t.key = slices.Grow(t.key[:0], common.Size())[:common.Size()]
+	size := common.Size()
+	t.key = slices.Grow(t.key[:0], size)[:size]
 	if _, err := common.MarshalToSizedBuffer(t.key); err != nil {
 		return newSharedTemplate(common)
 	}
