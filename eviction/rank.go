@@ -30,7 +30,7 @@ type Ranked struct {
 	WouldFree stats.Amount
 	// Outside says of a cgroup outside of the pods that the pods are not the cause of the shortage.
 	Outside bool
-	// Causes says whether the pod has a part in the contention of memory.stall.
+	// Causes says whether the pod causes the contention of memory.stall.
 	Causes bool
 }
 
@@ -207,10 +207,7 @@ func Rank(cfg *Config, s Signal, candidates []Candidate, ranked []Ranked) []Rank
 
 // rank is Rank with the victims in flight that are reported as ended already.
 func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ranked []Ranked) []Ranked {
-	var readBack int64 // of all
-	for i := range candidates {
-		readBack += candidates[i].ReadBack
-	}
+	most := contentionOf(candidates)
 	for _, c := range candidates {
 		if c.Pod.Terminal && !slices.ContainsFunc(inFlight, func(f InFlight) bool { return f.UID == c.Pod.UID }) {
 			continue
@@ -224,7 +221,7 @@ func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ra
 			r.Usage = c.usage(s, cfg.Layout)
 			r.Exceeds = r.Usage > r.Request
 			r.WouldFree = stats.Known(c.frees(s, cfg.Layout))
-			r.Causes = s == MemoryStall && c.causes(readBack)
+			r.Causes = s == MemoryStall && c.causes(most)
 		case s.Condition() == DiskPressure && cfg.Layout.placement(s).holds == 0:
 			r.WouldFree = stats.Known(0)
 		}

@@ -187,7 +187,7 @@ func held(c eviction.Candidate, s eviction.Signal, l eviction.Layout) int64 {
 }
 
 // evictedBefore is the kubelet's order with what evictd mends in it.
-func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout, readBack int64) bool {
+func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout, readBack, wait int64) bool {
 	measured := func(c eviction.Candidate) bool {
 		return c.Usage != nil && (s != eviction.SwapAvailable || c.Usage.Swap.IsKnown())
 	}
@@ -196,7 +196,7 @@ func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout
 	}
 	causes := func(c eviction.Candidate) bool {
 		waits, known := c.Stalled.Get()
-		return s == eviction.MemoryStall && c.Usage != nil && c.ReadBack > 0 && c.ReadBack >= readBack/10 && (!known || waits >= 100)
+		return s == eviction.MemoryStall && c.Usage != nil && c.ReadBack > 0 && 2*c.ReadBack >= readBack && (!known || waits >= 1000 || waits >= 100 && 2*waits >= wait)
 	}
 	if causes(a) != causes(b) {
 		return causes(a)
@@ -251,9 +251,9 @@ func evictedBefore(a, b eviction.Candidate, s eviction.Signal, l eviction.Layout
 func TestRankingIsThatOfTheReference(t *testing.T) {
 	everywhere(t, func(t *testing.T, r *rand.Rand) {
 		candidates := anyCandidates(r, 12)
-		var readBack int64
+		var readBack, wait int64
 		for _, c := range candidates {
-			readBack += c.ReadBack
+			readBack, wait = max(readBack, c.ReadBack), max(wait, c.Stalled.Or(0))
 		}
 		for _, s := range eviction.Signals() {
 			for _, l := range []eviction.Layout{eviction.SharedFs, eviction.ImageFs, eviction.SplitFs} {
@@ -266,7 +266,7 @@ func TestRankingIsThatOfTheReference(t *testing.T) {
 				for place, ranked := range eviction.Rank(&eviction.Config{Layout: l}, s, candidates, nil) {
 					first := 0
 					for i := range left {
-						if evictedBefore(left[i], left[first], s, l, readBack) {
+						if evictedBefore(left[i], left[first], s, l, readBack, wait) {
 							first = i
 						}
 					}

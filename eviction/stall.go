@@ -15,9 +15,11 @@ const (
 	// of memory. Tasks that memory.high throttles wait, too, and so do those that read a large file once: other pods
 	// read back some of what that displaces.
 	leastReadBack = 1 << 20
-	// causeShare: a pod that reads back one part in causeShare of what all pods do has a part in the
-	// contention, unless its tasks wait less than one part in idleShare of the time.
-	causeShare, idleShare = 10, 100
+	// A pod causes the contention that reads back at least one part in causeShare of what the pod does that reads
+	// back most, and whose tasks wait at least one part in causeShare as long as those of the pod that waits
+	// longest. Beside a pod that waits at its own limit a wait of longWait is long enough; less than shortWait never is.
+	causeShare          = 2
+	shortWait, longWait = stats.WholeTime / 100, stats.WholeTime / 10
 )
 
 // Share is a part of a time, in 10,000.
@@ -56,10 +58,22 @@ func (t *Threshold) contended(o *Observation) bool {
 	return o.ReadBack.Or(0) >= leastReadBack && o.Some.Or(0) >= int64(t.Some)
 }
 
-// causes says whether the candidate has a part in the contention, of which all candidates read back so many bytes
-// a second.
-func (c *Candidate) causes(all int64) bool {
-	return c.ReadBack > 0 && c.ReadBack >= all/causeShare && c.Stalled.Or(stats.WholeTime) >= stats.WholeTime/idleShare
+// contention is the most that any candidate reads back, in bytes a second, and waits.
+type contention struct{ readBack, wait int64 }
+
+func contentionOf(candidates []Candidate) (most contention) {
+	for i := range candidates {
+		most.readBack = max(most.readBack, candidates[i].ReadBack)
+		most.wait = max(most.wait, candidates[i].Stalled.Or(0))
+	}
+	return most
+}
+
+// causes says whether the candidate causes the contention.
+func (c *Candidate) causes(most contention) bool {
+	waits := c.Stalled.Or(stats.WholeTime)
+	long := waits >= longWait || waits >= shortWait && waits*causeShare >= most.wait
+	return long && c.ReadBack > 0 && c.ReadBack*causeShare >= most.readBack
 }
 
 // The keys of memory.stall.
@@ -69,7 +83,7 @@ var (
 		func(r *Ranked) string { return either(r.Causes, "yes", "no") },
 		func(a, b Ranked) int { return compareBool(!a.Causes, !b.Causes) },
 		func(a, b *Ranked) string {
-			return fmt.Sprintf("reads back %s/s of memory%s; %v has no part in the contention", rounded(a.ReadBack), a.stalled(), b.Pod)
+			return fmt.Sprintf("reads back %s/s of memory%s; %v does not cause the contention", rounded(a.ReadBack), a.stalled(), b.Pod)
 		},
 	}
 	byReadBack = key{
