@@ -62,7 +62,7 @@ var shortages = []shortage{
 			cache.Do("on USR1 hold 16Mi")
 			return []*harness.Pod{cache}, func(second int) {
 				if second == 0 {
-					cache.Do("burst 30Mi 20s")
+					cache.Do("burst 25Mi 20s")
 				}
 			}
 		},
@@ -72,8 +72,8 @@ var shortages = []shortage{
 		name: "a slow leak beside a burst", causes: []string{"leak", "burst"}, step: "memoryThrottlePeriod: 5s\n",
 		pods: func(n *harness.Node) ([]*harness.Pod, func(int)) {
 			leak := n.Start("leak", sandbox.Spec{Request: "256Mi"})
-			leak.Do("hold 180Mi")
-			leak.Do("leak 1Mi 220Mi")
+			leak.Do("hold 160Mi")
+			leak.Do("leak 1Mi 200Mi")
 			burst := n.Start("burst", sandbox.Spec{Request: "16Mi"})
 			burst.Do("hold 16Mi")
 			return []*harness.Pod{leak, burst}, func(second int) {
@@ -103,7 +103,7 @@ var shortages = []shortage{
 					reader.Send("read %s 1000000", file)
 				}
 				if second == 4 && resident.Runs() {
-					resident.Do("hold 370Mi")
+					resident.Do("hold 400Mi")
 				}
 			}
 		},
@@ -143,7 +143,7 @@ func TestLadder(t *testing.T) {
 func (s *shortage) run(t *testing.T, step string) {
 	n := boundedInMachine(t)
 	bystander := n.Start("bystander", sandbox.Spec{})
-	bystander.Do("hold 48Mi")
+	bystander.Do("hold 16Mi")
 	count := filepath.Join(t.TempDir(), "count")
 	bystander.Do("work %s %s", written(t, 24*harness.MiB), count)
 	pods, happens := s.pods(n)
