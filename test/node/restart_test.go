@@ -2,6 +2,7 @@ package node_test
 
 import (
 	"os"
+	"os/exec"
 	"path"
 	"path/filepath"
 	"strings"
@@ -66,9 +67,11 @@ func TestAContainerIsRestartedInPlaceOfItsPod(t *testing.T) {
 			})
 			d.MustHaveEvicted()
 			harness.MustRun(t, c["proxy"], c["logs"], bystander)
-			if text := evictd(n, "why", "web", sandbox.StateDir(n.StateDir())); !strings.Contains(text, "default/web was not evicted") || !strings.Contains(text, "restart container app of default/web: it alone uses more than the pod requested") {
-				t.Errorf("evictd why:\n%s", text)
-			}
+			harness.Await(t, "the restart in the recording", func() bool {
+				text, err := exec.Command(harness.Program(t, "evictd"), "why", "web", sandbox.StateDir(n.StateDir())).Output()
+				return err == nil && strings.Contains(string(text), "default/web was not evicted") &&
+					strings.Contains(string(text), "restart container app of default/web: it alone uses more than the pod requested")
+			})
 			n.Clear(path.Join(n.PodGroup(m), "app"))
 			again := n.StartIn(m, path.Join(n.PodGroup(m), "app"), nil)
 			if killed {
