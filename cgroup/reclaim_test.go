@@ -27,12 +27,7 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 		t.Skip("skipped: needs memory.reclaim, Linux 5.19")
 	}
 	const cached = 32 << 20
-	dir, err := os.MkdirTemp("/var/lib", "evictd-test-") // a disk: pages of a tmpfs cannot be reclaimed
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	data := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(data, nil, 0o644))
-	require.NoError(t, os.Truncate(data, cached))
+	data := fileOnDisk(t, cached)
 	m := join(t, s, group)
 	m.do(t, "cat "+data+" >/dev/null")
 	before, err := s.ReclaimState(group)
@@ -62,12 +57,7 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	const cached = 32 << 20
-	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	data := filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(data, nil, 0o644))
-	require.NoError(t, os.Truncate(data, cached))
+	data := fileOnDisk(t, cached)
 	m := join(t, s, group)
 	m.do(t, "cat "+data+" "+data+" >/dev/null")
 	cache := func() int64 {
@@ -83,7 +73,7 @@ func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
 		t.Errorf("%d bytes of page cache are left of a group with a process", cache())
 	}
 	m.end()
-	err = s.FreeMemory(t.Context(), group)
+	err := s.FreeMemory(t.Context(), group)
 	if errors.Is(err, errors.ErrUnsupported) {
 		t.Skip("skipped: needs memory.reclaim, Linux 5.19")
 	}
@@ -94,4 +84,16 @@ func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
 	if err := s.FreeMemory(t.Context(), group+"/none"); !errors.Is(err, ErrGone) {
 		t.Errorf("of a group that does not exist: %v", err)
 	}
+}
+
+// fileOnDisk makes a file whose pages can be reclaimed, unlike those of a tmpfs.
+func fileOnDisk(t *testing.T, size int64) (path string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	path = filepath.Join(dir, "file")
+	require.NoError(t, os.WriteFile(path, nil, 0o644))
+	require.NoError(t, os.Truncate(path, size))
+	return path
 }

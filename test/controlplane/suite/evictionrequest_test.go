@@ -16,18 +16,24 @@ import (
 	"github.com/evictd/evictd/test/controlplane/apiserver"
 )
 
-// TestSoftVictimsAreRequestedByAnObject has evictd's agent, with the rights of deploy/rbac, make an EvictionRequest of a
-// kube-apiserver that has them, withdraw it, make it stand again, and see the pod be deleted.
-//
-// rule: M.165
-func TestSoftVictimsAreRequestedByAnObject(t *testing.T) {
-	a := open(t, func(testing.TB) (*apiserver.Server, error) {
+// openWithEvictionRequests starts a kube-apiserver that has EvictionRequests.
+func openWithEvictionRequests(t *testing.T) *api {
+	t.Helper()
+	return open(t, func(testing.TB) (*apiserver.Server, error) {
 		server, err := apiserver.NewKubeAPIServer("--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
 		if err == nil {
 			t.Cleanup(func() { _ = server.Stop() })
 		}
 		return server, err
 	})
+}
+
+// TestSoftVictimsAreRequestedByAnObject has evictd's agent, with the rights of deploy/rbac, make an EvictionRequest of a
+// kube-apiserver that has them, withdraw it, make it stand again, and see the pod be deleted.
+//
+// rule: M.165
+func TestSoftVictimsAreRequestedByAnObject(t *testing.T) {
+	a := openWithEvictionRequests(t)
 	a.grant()
 	a.createNodes(node("n1"))
 	a.createPods(pod("victim", "", func(p *v1.Pod) { p.Spec.NodeName = "n1" }))

@@ -79,13 +79,7 @@ func (r *requested) mustBeUntouched() {
 // rule: M.165
 // rule: M.168
 func TestASoftVictimIsEvictedByRequest(t *testing.T) {
-	a := open(t, func(testing.TB) (*apiserver.Server, error) {
-		server, err := apiserver.NewKubeAPIServer("--feature-gates=EvictionRequestAPI=true", "--runtime-config=lifecycle.k8s.io/v1alpha1=true")
-		if err == nil {
-			t.Cleanup(func() { _ = server.Stop() })
-		}
-		return server, err
-	})
+	a := openWithEvictionRequests(t)
 	a.grant()
 	t.Setenv(kube.KubeconfigVariable, a.Kubeconfig(apiserver.Admin))
 	const never = "24h"
