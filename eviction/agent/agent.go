@@ -186,7 +186,7 @@ func (a *Agent) signal() {
 
 // API is the state of the agent's connection to the API server.
 func (a *Agent) API() nodestatus.API {
-	untold := a.evictions.Unreported()
+	untold := len(a.evictions.Unreported())
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return nodestatus.API{

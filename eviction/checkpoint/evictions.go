@@ -266,20 +266,20 @@ func (k *Keeper) Evictions() (intents []wire.Intent) {
 	return intents
 }
 
-// Unreported counts the evictions that the API server has not recorded, or whose end it has
+// Unreported are the pods of the evictions that the API server has not recorded, or whose end it has
 // not; none without a Keeper.
-func (k *Keeper) Unreported() (n int) {
+func (k *Keeper) Unreported() (uids []types.UID) {
 	if k == nil {
-		return 0
+		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.records {
 		if !r.Reported {
-			n++
+			uids = append(uids, r.UID)
 		}
 	}
-	return n
+	return uids
 }
 
 // Ended are the pods that have ended and whose eviction the API server does not have yet.

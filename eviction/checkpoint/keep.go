@@ -122,7 +122,7 @@ func (k *Keeper) logRestored(cfg *eviction.Config, st *eviction.State, ago time.
 	if len(graces)+len(conditions)+len(st.InFlight) > 0 {
 		k.log.Info("restored the state from before the start", "ago", ago.Round(time.Millisecond).String(), "graces", graces, "conditions", conditions, "victims", len(st.InFlight))
 	}
-	if n := k.Unreported(); n > 0 {
+	if n := len(k.Unreported()); n > 0 {
 		k.log.Info("evictions from before the start are not reported yet", "evictions", n)
 	}
 }

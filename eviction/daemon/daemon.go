@@ -384,7 +384,7 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	endReporting()
 	last.Wait()
-	err = errors.Join(err, d.tracker.ban.close())
+	err = errors.Join(err, d.tracker.ban.close(d.keeper.Unreported()))
 	if d.changes != nil {
 		err = errors.Join(err, d.changes.Close())
 	}

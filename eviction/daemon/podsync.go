@@ -228,7 +228,7 @@ func (d *Daemon) restartDue() <-chan time.Time {
 	switch {
 	case d.dryRun || !d.cluster.speaksToAPI():
 		return nil
-	case d.keeper.Unreported() > 0:
+	case len(d.keeper.Unreported()) > 0:
 		return time.After(restartInterval)
 	}
 	return time.After(restartPause)
@@ -246,7 +246,7 @@ func (d *Daemon) findRestarted() {
 	if forbidden {
 		d.tracker.ban.end()
 	} else {
-		d.tracker.ban.follow(now, ended, d.keeper.Unreported())
+		d.tracker.ban.follow(now, ended, len(d.keeper.Unreported()))
 	}
 	if len(ended) == 0 {
 		return

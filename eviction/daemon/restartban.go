@@ -129,13 +129,16 @@ func (b *restartBan) endOf(earlier bool, ends func(types.UID, *ban) bool) {
 	}
 }
 
-// close ends all bans and the log of them.
-func (b *restartBan) close() error {
+// close ends the bans of pods whose eviction is unreported: no kubelet learns of that while no evictd runs. The
+// others are left to the next evictd, in the log: the kubelet may be starting a container.
+func (b *restartBan) close(unreported []types.UID) error {
 	if b == nil {
 		return nil
 	}
-	b.end()
-	err := b.changes.Close()
-	os.Remove(b.dir) // unless it has the log of another evictd
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.endOf(len(unreported) > 0, func(uid types.UID, _ *ban) bool { return slices.Contains(unreported, uid) })
+	err := b.changes.Leave()
+	os.Remove(b.dir) // where it has no log
 	return err
 }

@@ -91,7 +91,7 @@ func TestNothingIsStartedInAnEndedPodUntilTheKubeletKnows(t *testing.T) {
 	b.end()
 	pod.mustBe(false)
 	begins(true)
-	require.NoError(t, b.close())
+	require.NoError(t, b.close([]types.UID{uid}))
 	pod.mustBe(false)
 	if _, err := os.Stat(b.dir); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the directory of the log is left: %v", err)
@@ -135,6 +135,37 @@ func TestABanOutlivesAKilledEvictdUntilNothingIsUnreported(t *testing.T) {
 	pod.mustBe(true)
 	b.follow(now.Add(learning+1), nil, 0)
 	pod.mustBe(false)
-	require.NoError(t, b.close())
+	require.NoError(t, b.close(nil))
 	require.NoError(t, killed.changes.Close())
+}
+
+// rule: M.120
+func TestABanOfAReportedEvictionOutlivesTheStopOfEvictd(t *testing.T) {
+	pod := newBanned(t)
+	runtimeDir := t.TempDir()
+	var log bytes.Buffer
+	stopped := pod.ban(restartBanDir(runtimeDir), &log)
+	stopped.begin("a", pod.group)
+	require.NoError(t, stopped.close([]types.UID{"b"}))
+	for range 2 { // each stop of its service runs it
+		if undone, err := RecoverAfter(runtimeDir, "success"); err != nil || len(undone) > 0 {
+			t.Errorf("put back %q, %v", undone, err)
+		}
+	}
+	pod.mustBe(true)
+	next := pod.ban(restartBanDir(runtimeDir), &log)
+	now := time.Now()
+	next.follow(now, nil, 0)
+	pod.mustBe(true)
+	next.follow(now.Add(learning+1), nil, 0)
+	pod.mustBe(false)
+	require.NoError(t, next.close(nil))
+
+	stopped = pod.ban(restartBanDir(runtimeDir), &log)
+	stopped.begin("a", pod.group)
+	require.NoError(t, stopped.close(nil))
+	if undone, err := RecoverAfter(runtimeDir, ""); err != nil || len(undone) != 1 { // by hand
+		t.Errorf("put back %q, %v", undone, err)
+	}
+	pod.mustBe(false)
 }

@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"errors"
 	"log/slog"
 	"path/filepath"
 
@@ -8,10 +9,24 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// KeptDirs are the directories of the undo logs of what stays changed while an evictd that was killed
-// is started again, below that of the others.
-func KeptDirs(runtimeDir string) []string {
-	return []string{memoryHighDir(runtimeDir), restartBanDir(runtimeDir)}
+// RecoverAfter restores the settings that an evictd has left changed, with how it has ended by
+// systemd.exec(5), $SERVICE_RESULT, and returns the written files. One that was killed is started again:
+// memory.high and the restart bans are left to that, once. One that has stopped has left only the bans of
+// pods whose eviction the API server has.
+func RecoverAfter(runtimeDir, serviceResult string) (undone []string, err error) {
+	undone, err = undo.Recover(runtimeDir)
+	kept, recoverKept := []string{memoryHighDir(runtimeDir), restartBanDir(runtimeDir)}, undo.Recover
+	switch serviceResult {
+	case "signal", "core-dump", "watchdog":
+		recoverKept = undo.Defer
+	case "success":
+		kept = kept[:1]
+	}
+	for _, dir := range kept {
+		more, fault := recoverKept(dir)
+		undone, err = append(undone, more...), errors.Join(err, fault)
+	}
+	return undone, err
 }
 
 func memoryHighDir(runtimeDir string) string { return filepath.Join(runtimeDir, "memory-high") }

@@ -71,6 +71,17 @@ func (l *Log) Close() error {
 	return errors.Join(faults, l.file.Close())
 }
 
+// Leave leaves the remaining changes to the next Recover, and removes a log without any.
+func (l *Log) Leave() error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	var err error
+	if len(l.changes) == 0 {
+		err = os.Remove(l.file.Name())
+	}
+	return errors.Join(err, l.file.Close())
+}
+
 // Recover restores the settings that ended processes left changed, by their logs in a
 // directory, and returns the written files. A failed one stays recorded. Logs of other
 // users are ignored.
