@@ -275,6 +275,9 @@ func (c *Cluster) Evictd(flags ...string) *node.Evictd {
 	}, flags...)...)
 }
 
+// RuntimeDir is the directory of what an evictd keeps for the next one while the first node runs.
+func (c *Cluster) RuntimeDir() string { return c.memory }
+
 // AwaitNoTaint waits until the first node, which pods prefer, has no taint of an earlier shortage.
 func (c *Cluster) AwaitNoTaint() {
 	c.T.Helper()

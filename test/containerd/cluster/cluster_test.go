@@ -111,6 +111,7 @@ var (
 // rule: 5.22
 // rule: M.120
 // rule: M.133
+// rule: M.134
 // rule: M.149
 // rule: M.151
 // rule: M.154

@@ -115,6 +115,59 @@ func testRestart(c *cluster.Cluster) {
 	(&scenario{shortage: memory}).mustBeEvicted(c, h, pod.UID)
 }
 
+// testRestartWhileEvictdIsKilled kills evictd while a container has its grace: it ends under the next evictd, the
+// kubelet starts it again once, and nothing else ends or stays changed.
+func testRestartWhileEvictdIsKilled(c *cluster.Cluster) {
+	namespace, shared := c.Namespace("restart-and-kill"), c.T.TempDir()
+	h := c.Record(namespace)
+	flags := with(soft, settings(c, "containerPressure: restart\ncontainerRestartGracePeriod: 10m"))
+	e := c.Evictd(flags...)
+	c.AwaitNoTaint()
+	defer c.Remove(namespace)
+	pod := makeContainers(c, h, e, namespace, "web", func(pod *v1.Pod) {
+		pod.Spec.TerminationGracePeriodSeconds = new(int64(600))
+		template := v1.PodTemplateSpec{Spec: pod.Spec}
+		cluster.Share(&template, shared, "/shared")
+		pod.Spec = template.Spec
+	}, "app", "proxy", "logs")
+	container(c, pod.Pod, "app").Do("on TERM note", "/shared/term")
+	container(c, pod.Pod, "app").Send("leak", rate, holds)
+	c.Await("SIGTERM", func() bool {
+		_, err := os.Stat(filepath.Join(shared, "term"))
+		return err == nil
+	})
+	e.Await("the restart to be kept", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	e.Kill()
+	e = c.Evictd(flags...)
+	defer e.Stop()
+	container(c, pod.Pod, "app").Send("exit 0")
+	h.Await("the kubelet to start the container again", func(s cluster.Sighting) bool {
+		return s.UID == pod.UID && cluster.IsReady(s) && containerStatus(s.Pod, "app").RestartCount == 1
+	})
+	h.AwaitTaint(false)
+	e.MustHaveEvicted()
+	e.Stop()
+	of := h.Of(pod.UID)
+	last := of[len(of)-1]
+	app := containerStatus(last.Pod, "app")
+	if end := app.LastTerminationState.Terminated; app.RestartCount != 1 || end == nil || end.ExitCode != 0 {
+		c.T.Errorf("container app: %+v", app)
+	}
+	for _, name := range []string{"proxy", "logs"} {
+		if before, now := containerStatus(pod.Pod, name), containerStatus(last.Pod, name); now.RestartCount > 0 || now.ContainerID != before.ContainerID {
+			c.T.Errorf("container %s was restarted: %+v", name, now)
+		}
+	}
+	for _, reason := range []string{"Evicted", "ContainerRestarted"} {
+		if events := h.Events(pod.UID, reason); reason == "Evicted" && events > 0 || events > 1 {
+			c.T.Errorf("there are %d events %s", events, reason)
+		}
+	}
+	if undone, errs, code := harness.Finish(c.T, exec.Command(harness.Program(c.T, "evictd"), "undo", sandbox.RuntimeDir(c.RuntimeDir()))); code != 0 || undone != "" {
+		c.T.Errorf("evictd has left changed, exit code %d: %s%s", code, undone, errs)
+	}
+}
+
 // limited gives the containers of a pod a limit of 64 MiB, which may be raised to 96 MiB.
 func limited(pod *v1.Pod) {
 	pod.Annotations = map[string]string{"evictd.io/resize": "memory<=96Mi"}

@@ -35,6 +35,7 @@ var others = []struct {
 	{"job-is-complete-before-the-report", testJobThatIsComplete},
 	{"container-is-restarted", testRestart},
 	{"container-is-resized", func(c *cluster.Cluster) { testResize(c, forbidResizes(c)) }},
+	{"container-is-restarted-and-evictd-is-killed", testRestartWhileEvictdIsKilled},
 	{"resize-is-deferred", testResizeThatIsDeferred},
 }
 
