@@ -61,7 +61,7 @@ type Templates struct {
 	mu    sync.Mutex
 	byKey map[string]weak.Pointer[PodTemplate]
 	nodes map[string]weak.Pointer[nodeTemplate]
-	sweep int // number of templates at which those without pods and nodes are removed
+	sweep int // number of templates and label sets at which those without pods and nodes are removed
 	key   []byte
 	sets  map[Symbol]weak.Pointer[podLabels]
 }
@@ -199,20 +199,23 @@ func (t *Templates) labels(pod *v1.Pod) *podLabels {
 	if known := t.sets[l.labelSet].Value(); known != nil {
 		return known
 	}
+	t.removeDead()
 	t.sets[l.labelSet] = weak.Make(l)
 	return l
 }
 
 // removeDead removes what no pod and node has, when there is twice as much as last time.
 func (t *Templates) removeDead() {
-	if len(t.byKey)+len(t.nodes) < t.sweep {
+	if t.len() < t.sweep {
 		return
 	}
 	removeDead(t.byKey)
 	removeDead(t.nodes)
 	removeDead(t.sets)
-	t.sweep = 2*(len(t.byKey)+len(t.nodes)) + 64
+	t.sweep = 2*t.len() + 64
 }
+
+func (t *Templates) len() int { return len(t.byKey) + len(t.nodes) + len(t.sets) }
 
 func removeDead[K comparable, V any](m map[K]weak.Pointer[V]) {
 	for key, value := range m {
