@@ -298,39 +298,25 @@ func (r *record) encode() []byte {
 	return b
 }
 
-// readRecords returns the records, the bytes between and behind them, and where the last record ends.
+// readRecords returns the records, the bytes that are none, and where the last record ends. Where the length of one
+// leads out of the text, nothing behind it is read: in the object of a client bytes may look like a record.
 func readRecords(text []byte) (records []record, unread []byte, end int) {
-	for at := 0; at < len(text); {
-		r, size := readRecord(text[at:])
-		if size == 0 {
-			at++
-			continue
+	at := 0
+	for recordHeader <= len(text)-at {
+		length, sum := binary.LittleEndian.Uint32(text[at:]), binary.LittleEndian.Uint32(text[at+4:])
+		if uint64(length) > uint64(len(text)-at-recordHeader) {
+			break
 		}
-		records, unread = append(records, r), append(unread, text[end:at]...)
-		at += size
-		end = at
+		next := at + recordHeader + int(length)
+		payload := text[at+recordHeader : next]
+		if r, ok := decodeRecord(payload); ok && crc32.Checksum(payload, castagnoli) == sum {
+			records, end = append(records, r), next
+		} else {
+			unread = append(unread, text[at:next]...)
+		}
+		at = next
 	}
-	return records, append(unread, text[end:]...), end
-}
-
-// readRecord returns the record at the beginning of a text and its size, which is 0 where there is none.
-func readRecord(text []byte) (r record, size int) {
-	if len(text) <= recordHeader || text[recordHeader] > kindNoted {
-		return r, 0
-	}
-	length, sum := binary.LittleEndian.Uint32(text), binary.LittleEndian.Uint32(text[4:])
-	if uint64(length) > uint64(len(text)-recordHeader) {
-		return r, 0
-	}
-	payload := text[recordHeader : recordHeader+int(length)]
-	if crc32.Checksum(payload, castagnoli) != sum {
-		return r, 0
-	}
-	r, ok := decodeRecord(payload)
-	if !ok {
-		return r, 0
-	}
-	return r, recordHeader + int(length)
+	return records, append(unread, text[at:]...), end
 }
 
 func decodeRecord(b []byte) (r record, ok bool) {

@@ -33,8 +33,8 @@ func encoded(records []record) (text []byte, ends []int) {
 	return text, ends
 }
 
-// TestJournalIsReadButForDamage cuts a journal at every byte, and changes every byte: the other records are read,
-// and the bytes that are none are returned.
+// TestJournalIsReadButForDamage cuts a journal at every byte, and changes every byte: the other records are read, those
+// before where the length of one is damaged, and the bytes that are none are returned.
 func TestJournalIsReadButForDamage(t *testing.T) {
 	text, ends := encoded(records)
 	check := func(what string, text []byte, want []record, unread []byte) {
@@ -56,7 +56,11 @@ func TestJournalIsReadButForDamage(t *testing.T) {
 			check(fmt.Sprint("cut at ", n), text[:n], records[:i], text[begin:n])
 			damaged := bytes.Clone(text)
 			damaged[n] ^= 0x40
-			check(fmt.Sprint("changed at ", n), damaged, slices.Concat(records[:i], records[i+1:]), damaged[begin:end])
+			want, unread := slices.Concat(records[:i], records[i+1:]), damaged[begin:end]
+			if n < begin+4 {
+				want, unread = records[:i], damaged[begin:]
+			}
+			check(fmt.Sprint("changed at ", n), damaged, want, unread)
 		}
 		begin = end
 	}
