@@ -105,9 +105,9 @@ var parts = []part{
 		needs: []need{{"chromium", "chromium"}},
 	},
 	{
-		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1",
+		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
 		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
-		builds: []string{"deb"}, takes: "5 minutes for the machine's disk",
+		builds: []string{"deb", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
 		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},
 }

@@ -80,7 +80,20 @@ var boots = []boot{
 	}},
 	{name: "v2 again", kept: true, suites: []suite{{pkg: "test/node", run: "^TestAfterCutOff"}}},
 	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{pkg: "test/node", run: "^TestMachine"}}},
+	// A kubelet with a containerd and evictd's API.
+	{
+		name: "v2 kubelet", memory: 2048, setup: kubeletAddress,
+		files:  []string{"go.mod", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin/kubelet"},
+		build:  []string{"test/containerd/cmd/workload"},
+		suites: []suite{{pkg: "test/containerd/cluster", run: "^TestContainersOfAMachineAreRestartedAndResized$", env: systemd + " EVICTD_TRANSITION=20s"}},
+	},
 }
+
+// kubeletAddress gives nodes an address that is not of loopback, which kubelets need.
+const kubeletAddress = `printf '[Match]\nName=lo\n[Network]\nAddress=192.0.2.1/32\n' >/etc/systemd/network/lo.network
+systemctl start systemd-networkd
+echo '192.0.2.1 n1 n2' >>/etc/hosts
+`
 
 // campaign are the boots of TestCampaignVirtualMachine.
 var campaign = []boot{
@@ -217,6 +230,11 @@ type machine struct {
 // boot starts the machine, and has each test that ran in there for a test of t. Where the emulator
 // hangs, which is no fault of what runs in it, the boot is made again.
 func (m *machine) boot(t *testing.T, b boot) {
+	for _, file := range b.files {
+		if _, err := os.Stat(filepath.Join("../..", file)); err != nil {
+			t.Skipf("skipped: there is no %s: make cluster builds what a kubelet needs", file)
+		}
+	}
 	payload := m.payload(t, b)
 	if s := m.attempt(t, b, payload, "console"); s != nil {
 		t.Logf("The emulator hung: %s, and the kernel did not answer a non-maskable interrupt. This boot is made again from a fresh disk.\n%s", s.reason, s.record)
@@ -264,13 +282,10 @@ func (m *machine) attempt(t *testing.T, b boot, payload, console string) *stall 
 }
 
 // clusters is the boot of TestCluster: a cluster of test/containerd/cluster whose kubelets have
-// the driver systemd. The kubelets need an address that is not of loopback.
+// the driver systemd.
 var clusters = boot{
 	name: "v2 cluster", memory: 4096, limit: 60 * time.Minute,
-	setup: `printf '[Match]\nName=lo\n[Network]\nAddress=192.0.2.1/32\n' >/etc/systemd/network/lo.network
-systemctl start systemd-networkd
-echo '192.0.2.1 n1 n2' >>/etc/hosts
-`,
+	setup: kubeletAddress,
 	files: []string{"go.mod", "deploy/rbac", "deploy/token.yaml", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin"},
 	build: []string{"test/containerd/cmd/workload"},
 	// In the emulated machine a request can take longer than the shortage.
@@ -280,7 +295,7 @@ echo '192.0.2.1 n1 n2' >>/etc/hosts
 // chart is the boot of TestChart. The programs of the package are moved to where no installer finds them.
 var chart = boot{
 	name: "v2 chart", memory: 4096, limit: 60 * time.Minute,
-	setup: clusters.setup + `mkdir /run/programs
+	setup: kubeletAddress + `mkdir /run/programs
 cp /usr/bin/evictd /usr/bin/evictd-agent /payload/bin/kubectl-evictd /run/programs
 dpkg --purge evictd >/run/purge 2>&1 || cat /run/purge
 `,

@@ -44,6 +44,8 @@ type Options struct {
 	Disk int64
 	// Embedded has evictd's API server and scheduler in place of kube-apiserver and kube-scheduler.
 	Embedded bool
+	// Bare is Embedded with the first node alone, and without controllers.
+	Bare bool
 	// Kubelet are fields of every KubeletConfiguration.
 	Kubelet map[string]any
 }
@@ -56,7 +58,7 @@ type Cluster struct {
 	kubernetes.Interface // as the administrator
 	T                    testing.TB
 	API                  *apiserver.Server
-	Nodes                []*Node // n1 and n2
+	Nodes                []*Node // n1 and, where it is not bare, n2
 
 	dir    string
 	memory string // a directory on a tmpfs, as /run is: evictd keeps there what SIGKILL may not lose
@@ -82,9 +84,9 @@ func Start(t testing.TB, o Options) *Cluster {
 		disk := node.Disk(t, node.Ext4, o.Disk, inodes)
 		first.Root, first.Kubelet, first.Logs = filepath.Join(disk, "containerd"), filepath.Join(disk, "kubelet"), filepath.Join(disk, "logs")
 	}
-	c.Nodes = []*Node{
-		{Name: apiserver.NodeName, identity: apiserver.Node, Node: node.Start(t, node.BesideKubelet, first)},
-		{Name: apiserver.OtherNodeName, identity: apiserver.OtherNode, Node: node.Start(t, node.BesideKubelet, node.Options{Memory: o.Memory})},
+	c.Nodes = []*Node{{Name: apiserver.NodeName, identity: apiserver.Node, Node: node.Start(t, node.BesideKubelet, first)}}
+	if !o.Bare {
+		c.Nodes = append(c.Nodes, &Node{Name: apiserver.OtherNodeName, identity: apiserver.OtherNode, Node: node.Start(t, node.BesideKubelet, node.Options{Memory: o.Memory})})
 	}
 	c.dir = c.Nodes[0].Dir()
 	var err error
@@ -92,9 +94,11 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Skip("skipped: needs a tmpfs at /dev/shm:", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(c.memory) })
-	c.startServer(o.Embedded)
-	c.runProgram("kube-controller-manager", controllers, "--cert-dir="+c.dir)
-	if o.Embedded {
+	c.startServer(o.Embedded || o.Bare)
+	if !o.Bare {
+		c.runProgram("kube-controller-manager", controllers, "--cert-dir="+c.dir)
+	}
+	if o.Embedded || o.Bare {
 		harness.Scheduler(t, filepath.Join(harness.Dir(t), "scheduler.sock"), c.API.Args(apiserver.Kube)...)
 	} else {
 		c.grant()

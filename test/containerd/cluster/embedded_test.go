@@ -3,6 +3,7 @@ package cluster_test
 import (
 	"bytes"
 	"encoding/json"
+	"os"
 	"os/exec"
 	"testing"
 
@@ -53,6 +54,21 @@ func TestControllersRunOnTheEmbeddedAPI(t *testing.T) {
 		c.Remove(namespace)
 	}
 	testResize(c, nil)
+}
+
+// TestContainersOfAMachineAreRestartedAndResized is a node on cgroup v2. The pod whose container was restarted is evicted
+// at last.
+//
+// rule: M.154
+// rule: M.156
+func TestContainersOfAMachineAreRestartedAndResized(t *testing.T) {
+	if os.Getenv("EVICTD_MACHINE") == "" {
+		t.Skip("skipped: it is for cgroup v2: the part vm runs it in a virtual machine")
+	}
+	c := cluster.Start(t, cluster.Options{Bare: true})
+	t.Run("restart", func(t *testing.T) { testRestart(c.With(t)) })
+	t.Run("resize", func(t *testing.T) { testResize(c.With(t), nil) })
+	t.Run("resize-is-deferred", func(t *testing.T) { testResizeThatIsDeferred(c.With(t)) })
 }
 
 // manifest is that of a controller of two pods, of one a node for a DaemonSet, or of a Job.
