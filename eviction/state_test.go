@@ -28,6 +28,25 @@ func TestAChangeOfAnyFieldIsSeen(t *testing.T) {
 	}
 }
 
+func TestStepsInEffectAreNeitherOverNorFailed(t *testing.T) {
+	st := eviction.State{
+		Steps:     []eviction.StepTaken{{UID: "warned"}, {UID: "over", Over: true}},
+		Restarts:  []eviction.RestartedContainer{{UID: "restarted"}, {UID: "failed", Failed: true}},
+		Round:     eviction.ReclaimRound{Pod: "reclaimed"},
+		Throttled: eviction.Throttled{Pod: &eviction.Pod{UID: "throttled"}},
+	}
+	var got []string
+	for _, s := range st.StepsInEffect() {
+		got = append(got, s.Step.String()+" "+string(s.UID))
+	}
+	if want := []string{"warn warned", "restart restarted", "reclaim reclaimed", "throttle throttled"}; !slices.Equal(got, want) {
+		t.Errorf("the steps in effect are %q, expected %q", got, want)
+	}
+	if got := (&eviction.State{}).StepsInEffect(); len(got) > 0 {
+		t.Errorf("at first %v is in effect", got)
+	}
+}
+
 // eachField sets each exported field of a struct, and of those in it, calls try, and clears it again. Of an array it
 // sets the first element.
 func eachField(v reflect.Value, path string, try func(field string)) {
