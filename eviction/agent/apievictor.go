@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
@@ -95,9 +96,10 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	return nil
 }
 
+// request has a pod deleted with the grace in whole seconds, at least one: with none it would not exist any more, and run.
 func (k *APIEvictor) request(w *waiting) {
 	k.agent.requestEviction(wire.EvictionRequest{
-		UID: w.UID, Pod: w.Name, GraceSeconds: int64(w.Grace / time.Second), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,
+		UID: w.UID, Pod: w.Name, GraceSeconds: max(1, int64(math.Ceil(w.Grace.Seconds()))), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,
 		Object: k.cfg.Object && !w.deleted,
 	})
 }
@@ -174,6 +176,7 @@ func (k *APIEvictor) handle(answer wire.EvictionResponse) {
 	case answer.Refused == "":
 		w.granted = true
 		k.agent.withdraw(w.UID)
+		k.agent.evictions.Granted(w.UID)
 		k.log.Info("the API server has granted the eviction", "pod", w.Name, "deleted", w.deleted)
 		if k.cfg.Kubelet {
 			w.Grace += hookAllowance

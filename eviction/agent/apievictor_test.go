@@ -118,6 +118,22 @@ func TestSoftVictimIsEvictedWhenGrantedAndElseAtTheDeadline(t *testing.T) {
 	})
 }
 
+// rule: M.170
+func TestWhatIsLeftOfAGraceIsRequestedInWholeSeconds(t *testing.T) {
+	asked(t, func(k *APIEvictor, _ *recorder) {
+		for grace, want := range map[time.Duration]int64{0: 1, time.Millisecond: 1, 1500 * time.Millisecond: 2, 30 * time.Second: 30} {
+			v := soft(types.UID(grace.String()))
+			v.Grace = grace
+			if err := k.Kill(v); err != nil {
+				t.Error(err)
+			}
+			if got := k.agent.out.requests[v.UID].GraceSeconds; got != want {
+				t.Errorf("%v: requested are %d s, want %d s", grace, got, want)
+			}
+		}
+	})
+}
+
 // TestARequestIsWithdrawnWhileItIsNotGranted has a victim withdrawn, one whose eviction is granted, and one that waits for no
 // object.
 //

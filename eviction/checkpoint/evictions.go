@@ -30,6 +30,8 @@ type record struct {
 	At       osprocess.Instant    `json:"at,omitzero"`
 	// Reported: nothing of it is to be sent to the API server.
 	Reported bool `json:"reported,omitempty"`
+	// Granted: the Eviction API has granted it.
+	Granted bool `json:"granted,omitempty"`
 
 	written eviction.InFlight // that InFlight was made of
 	sent    bool              // the agent has the newest state
@@ -68,7 +70,9 @@ func (k *Keeper) readEvictions(before *state) {
 }
 
 // waits says whether the Eviction API has not granted the eviction.
-func (r *record) waits() bool { return r.Requested && r.Override == "" && r.Ended.IsZero() }
+func (r *record) waits() bool {
+	return r.Requested && !r.Granted && r.Override == "" && r.Ended.IsZero()
+}
 
 // dropRequested drops the soft victims that waited for the Eviction API: their pods are ranked again.
 func (k *Keeper) dropRequested() {
@@ -299,6 +303,16 @@ func (k *Keeper) Override(uid types.UID, why string) {
 	}
 	k.overrides[uid] = why
 	k.overrideIntent(uid, why)
+}
+
+// Granted keeps that the Eviction API has granted the eviction of a pod: the next process continues it.
+func (k *Keeper) Granted(uid types.UID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if r := k.current(uid); r != nil && !r.Granted {
+		r.Granted = true
+		k.write(r)
+	}
 }
 
 // Reported returns an eviction of which nothing is to be sent any more; ok is false for one

@@ -153,6 +153,21 @@ func TestOneEntryRestoresTheVictimAndItsReport(t *testing.T) {
 	}
 }
 
+// rule: M.170
+func TestAnEvictionThatIsGrantedIsContinued(t *testing.T) {
+	n := newNode(t, true)
+	n.decide("granted", false)
+	n.decide("refused", false)
+	n.Granted("granted")
+	n.Granted("unknown")
+	n.crash(true, time.Second)
+	n.wants("granted U in flight R")
+	n.gone("granted")
+	n.leave("granted")
+	n.Reported(n.Evictions()[0].ID)
+	n.wants("")
+}
+
 // rule: M.134
 func TestAContainerInFlightIsRestoredAndIsNoEviction(t *testing.T) {
 	n := newNode(t, true)

@@ -24,8 +24,10 @@ const rewriteWindow = 10 * time.Second
 // victim is an intent and which parts of it were written.
 type victim struct {
 	wire.Intent
-	targeted bool      // the condition DisruptionTarget was written, or there is none
-	failed   time.Time // when it was first written; zero before
+	targeted bool // the condition DisruptionTarget was written, or there is none
+	// succeeded: the pod had the phase Succeeded when that was written, and keeps it.
+	succeeded bool
+	failed    time.Time // when it was first written; zero before
 	// The events were queued.
 	evicted, overdue, overridden bool
 }
@@ -109,7 +111,7 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 			delete(p.intents, id)
 		} else {
 			has := p.intents[id]
-			has.targeted, has.failed = v.targeted, v.failed
+			has.targeted, has.succeeded, has.failed = v.targeted, v.succeeded, v.failed
 		}
 		p.mu.Unlock()
 		if done {
@@ -122,8 +124,8 @@ func (p *Publisher) reportVictims(ctx context.Context) error {
 
 // reportVictim writes that the victim is being evicted at once, and that it has failed when
 // it has ended and the taint is written: a controller replaces a pod whose phase is
-// terminal. It writes the phase again where it was overwritten. It says whether everything
-// is written.
+// terminal. It writes the phase again where it was overwritten, and none where the kubelet has reported that
+// the pod has succeeded: its Job is complete. It says whether everything is written.
 func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err error) {
 	if v.Requested && v.Override == "" {
 		if v.Ended.IsZero() {
@@ -137,8 +139,8 @@ func (p *Publisher) reportVictim(ctx context.Context, v *victim) (done bool, err
 		}
 		v.targeted = true
 	}
-	if v.Ended.IsZero() {
-		return false, nil
+	if v.Ended.IsZero() || v.succeeded {
+		return v.succeeded && !v.Ended.IsZero(), nil
 	}
 	if v.failed.IsZero() {
 		if may, err := p.taintFirst(ctx); err != nil || !may {
@@ -182,7 +184,9 @@ func (p *Publisher) markTarget(ctx context.Context, v *victim) (gone bool, err e
 	if !v.DisruptionTarget {
 		return false, nil
 	}
-	return p.patchStatus(ctx, v, object{"conditions": v.conditions()})
+	pod, gone, err := p.patchStatus(ctx, v, object{"conditions": v.conditions()})
+	v.succeeded = err == nil && !gone && pod.Status.Phase == v1.PodSucceeded
+	return gone, err
 }
 
 // markFailed writes the status of an evicted pod. It says whether the pod is deleted.
@@ -198,7 +202,8 @@ func (p *Publisher) markFailed(ctx context.Context, v *victim) (gone bool, err e
 	if conditions != nil {
 		status["conditions"] = conditions
 	}
-	return p.patchStatus(ctx, v, status)
+	_, gone, err = p.patchStatus(ctx, v, status)
+	return gone, err
 }
 
 func (v *victim) conditions() []v1.PodCondition {
@@ -209,18 +214,18 @@ func (v *victim) conditions() []v1.PodCondition {
 }
 
 // patchStatus patches the status of a pod. The uid in the patch is a precondition: a later
-// pod of the same name is not changed. It says whether the pod is deleted.
-func (p *Publisher) patchStatus(ctx context.Context, v *victim, status object) (gone bool, err error) {
+// pod of the same name is not changed. It returns the pod as it is then, and says whether it is deleted.
+func (p *Publisher) patchStatus(ctx context.Context, v *victim, status object) (pod *v1.Pod, gone bool, err error) {
 	body := patch(object{"metadata": object{"uid": v.UID}, "status": status})
-	_, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
+	pod, err = p.client.CoreV1().Pods(v.Namespace).Patch(ctx, v.Name, types.StrategicMergePatchType, body, metav1.PatchOptions{}, "status")
 	p.requests.record("pod status", err)
 	if p.isGone(ctx, v.Namespace, v.Name, v.UID, err) {
-		return true, nil
+		return nil, true, nil
 	}
 	if err != nil {
-		return false, fmt.Errorf("patch status of pod %s/%s: %w", v.Namespace, v.Name, err)
+		return nil, false, fmt.Errorf("patch status of pod %s/%s: %w", v.Namespace, v.Name, err)
 	}
-	return false, nil
+	return pod, false, nil
 }
 
 // isGone says whether a request that failed with err found the pod deleted, or another pod

@@ -96,6 +96,23 @@ func TestPodIsATargetAtTheDecisionAndHasFailedAtTheEndWhateverBlanksThat(t *test
 	}
 }
 
+// rule: M.171
+func TestPodThatTheKubeletHasReportedAsSucceededStaysThat(t *testing.T) {
+	t.Parallel()
+	w := newFixture(t, nodestatus.Backstop)
+	pod, intent := w.evicted("")
+	succeeded := []byte(`{"status":{"phase":"Succeeded"}}`)
+	if _, err := w.api.CoreV1().Pods("default").Patch(t.Context(), pod.Name, types.MergePatchType, succeeded, metav1.PatchOptions{}, "status"); err != nil {
+		t.Fatal(err)
+	}
+	intent.Ended = time.Now()
+	w.publisher.Handle(wire.ToAgent{Intent: intent})
+	await(t, "the intent to be done with", func() bool { return w.hasReported(intent.ID) })
+	if pod := w.pod(pod.Name); pod.Status.Phase != v1.PodSucceeded || pod.Status.Reason != "" || !isTarget(pod, intent.Message) {
+		t.Errorf("status %+v", pod.Status)
+	}
+}
+
 // The API server refuses the first requests for the taint in each case.
 //
 // rule: M.86

@@ -67,6 +67,7 @@ type scenario struct {
 	unused   string         // an image that no pod uses, and that is removed
 	wait     time.Duration  // from the start of the kubelet to the crossing
 	kill     []string       // what is killed once the victim is chosen, and started again
+	stop     func(*stage)   // has the victim use up what there is, stops evictd and starts it again
 	offline  bool           // the API server stops before the crossing, until the kubelet has twice tried to start the victim again
 	away     time.Duration  // and so much longer
 }
@@ -93,8 +94,8 @@ var scenarios = []scenario{
 // patience is how long evictd waits for a budget.
 const patience = 3 * time.Second
 
-// with adds flags to others.
-func with(flags []string, more ...string) []string { return slices.Concat(flags, more) }
+// with is a list with more in it.
+func with[T any](list []T, more ...T) []T { return slices.Concat(list, more) }
 
 var (
 	// noEviction is the kubelet's part of takeover, see docs/modes.md.
@@ -114,9 +115,11 @@ var (
 // rule: M.151
 // rule: M.154
 // rule: M.156
+// rule: M.170
+// rule: M.171
 func TestWhatTheAPIServerShowsOfAnEvictionIsTrueAndStays(t *testing.T) {
 	c := cluster.Start(t, cluster.Options{Disk: ownDisk})
-	for _, s := range scenarios {
+	for _, s := range with(scenarios, stages...) {
 		t.Run(s.name, func(t *testing.T) { s.run(c.With(t)) })
 	}
 	for _, o := range others {
@@ -166,7 +169,15 @@ func (s *scenario) run(c *cluster.Cluster) {
 	renew()
 	<-time.After(time.Until(begun.Add(s.wait)))
 	before := h.UIDs()
-	e, eviction := s.evict(c, e, flags, victim)
+	var eviction nodestatus.Eviction
+	if s.stop != nil {
+		at := &stage{c: c, h: h, e: e, victim: victim, shared: shared, press: func() { s.press(c, victim) }}
+		at.start = func() { at.e = c.Evictd(flags...) }
+		s.stop(at)
+		e, eviction = at.e, at.e.Evictd.AwaitEviction(victim.Pod, harness.Gone)
+	} else {
+		e, eviction = s.evict(c, e, flags, victim)
+	}
 	defer e.Stop()
 	away := s.offline || slices.Contains(s.kill, "kube-apiserver") // the shortage may be over when it is back
 	if !away {
@@ -201,6 +212,9 @@ func (s *scenario) makeVictim(c *cluster.Cluster, h *cluster.History, namespace 
 	if s.hook {
 		cluster.OnStop(&template, shared, "write /shared/hook 1 0")
 	}
+	if s.stop != nil {
+		cluster.Share(&template, shared, "/shared")
+	}
 	if s.shape != nil {
 		s.shape(&template)
 	}
@@ -216,10 +230,15 @@ func (s *scenario) makeVictim(c *cluster.Cluster, h *cluster.History, namespace 
 	return victim, shared
 }
 
+// press has the victim use up what there is.
+func (s *scenario) press(c *cluster.Cluster, victim cluster.Sighting) {
+	c.Pod(victim.Pod).Do(s.shortage.press[0].(string), s.shortage.press[1:]...)
+}
+
 // evict has the victim use up what there is, and waits until no process of it is left. It
 // returns the evictd that runs then.
 func (s *scenario) evict(c *cluster.Cluster, e *node.Evictd, flags []string, victim cluster.Sighting) (now *node.Evictd, eviction nodestatus.Eviction) {
-	press := func() { c.Pod(victim.Pod).Do(s.shortage.press[0].(string), s.shortage.press[1:]...) }
+	press := func() { s.press(c, victim) }
 	gone := func() { eviction = e.Evictd.AwaitEviction(victim.Pod, harness.Gone) }
 	switch {
 	case len(s.kill) > 0:

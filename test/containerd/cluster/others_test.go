@@ -32,6 +32,7 @@ var others = []struct {
 	{"observe", testObserve},
 	{"native-is-refused", testNativeIsRefused},
 	{"identity-of-the-kubelet", testIdentityOfTheKubelet},
+	{"job-is-complete-before-the-report", testJobThatIsComplete},
 	{"container-is-restarted", testRestart},
 	{"container-is-resized", func(c *cluster.Cluster) { testResize(c, forbidResizes(c)) }},
 	{"resize-is-deferred", testResizeThatIsDeferred},
