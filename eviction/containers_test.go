@@ -209,6 +209,9 @@ func (w *containerWorld) run(cfg *eviction.Config, st eviction.State, in evictio
 			p.evictions = append(p.evictions, e)
 		}
 		for _, r := range d.Restarts {
+			if in.Detailed != r.Pod.UID {
+				w.fail("a container of %v is restarted by figures of before the pass", r.Pod)
+			}
 			if refuses() {
 				in.Outcomes, again = append(in.Outcomes, eviction.Outcome{UID: r.Pod.UID, Failed: true}), true
 				continue

@@ -57,7 +57,12 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 			available := (90 + r.Int64N(300)) * mib
 			in := eviction.Input{Now: now, Pass: eviction.Event}
 			in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available), Capacity: stats.Known(1 << 30), Time: now, UsedUpIn: stats.Known(r.Int64N(10 * int64(time.Second)))}
-			for _, p := range pods {
+			for i, p := range pods {
+				if r.IntN(100) == 0 {
+					ended := *p
+					ended.Terminal = !p.Terminal
+					p, pods[i] = &ended, &ended
+				}
 				in.Candidates = append(in.Candidates, eviction.Candidate{Pod: p})
 			}
 			grows := pods[r.IntN(len(pods))]
@@ -82,7 +87,7 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 				case m.Step == eviction.Throttle && m.Over:
 					throttled = time.Time{}
 				case m.Step == eviction.Throttle:
-					if !throttled.IsZero() || available < 100*mib || m.Pod.Protection != "" || in.Fastest.Memory <= m.Pod.MemoryRequest || m.Bytes > (available-100*mib)/2 {
+					if !throttled.IsZero() || available < 100*mib || m.Pod.Protection != "" || m.Pod.Terminal || in.Fastest.Memory <= m.Pod.MemoryRequest || m.Bytes > (available-100*mib)/2 {
 						fail("no throttle is allowed")
 					}
 					throttled = now
@@ -95,7 +100,7 @@ func TestReclaimAndThrottleStayWithinTheirBounds(t *testing.T) {
 					fail("a second round within 10 s")
 				case m.Pod == nil:
 					asked, began, bytes, attempts = m, now, 0, 0
-				case m.Pod.Protection != "" || m.Bytes > memory[m.Pod.UID].WorkingSet-m.Pod.MemoryRequest || m.Bytes > memory[m.Pod.UID].PageCache || m.Bytes > 32*mib || m.Bytes <= 0:
+				case m.Pod.Protection != "" || m.Pod.Terminal || m.Bytes > memory[m.Pod.UID].WorkingSet-m.Pod.MemoryRequest || m.Bytes > memory[m.Pod.UID].PageCache || m.Bytes > 32*mib || m.Bytes <= 0:
 					fail("more than the pod may lose")
 				case bytes+m.Bytes > 96*mib || attempts == 5:
 					fail("more than the budget")

@@ -72,15 +72,20 @@ func (s *Step) Text() string {
 	return b.String()
 }
 
-// Of says what the step is of: "container app of default/cache", or "default/cache, 64Mi".
+// Of says what the step is of: "container app of default/cache, 150Mi", or "default/cache, 64Mi".
 func (s *Step) Of() string {
-	switch {
-	case s.Pod == "":
+	if s.Pod == "" {
 		return "no pod yet"
-	case s.Container != "":
-		return "container " + s.Container + " of " + s.Pod
-	case s.Bytes != "":
-		return s.Pod + ", " + s.Bytes
 	}
-	return s.Pod
+	of := s.Pod
+	if s.Container != "" {
+		of = "container " + s.Container + " of " + s.Pod
+	}
+	switch {
+	case s.Bytes != "":
+		of += ", " + s.Bytes
+	case s.Step == eviction.Resize.String() && !s.Over:
+		of += ", not raised"
+	}
+	return of
 }

@@ -160,7 +160,9 @@ func TestInvalidQuestionsAreRefused(t *testing.T) {
 		{strings.Replace(pod, "name: main", "name: main, resources: {requests: {cpu: -1}}", 1), "", "must be greater than or equal to 0"},
 		{strings.Replace(pod, "[{name: main}]", "[]", 1), "", "spec.containers: Required value"},
 		{strings.Replace(pod, "spec: {", "spec: {schedulerName: other, ", 1), "", `no profile of this scheduler is named "other"`},
-		{strings.Replace(pod, "spec: {", "spec: {priorityClassName: unknown, ", 1), "", "no PriorityClass with name unknown was found"},
+		{strings.Replace(pod, "spec: {", "spec: {priorityClassName: unknown, ", 1), "", `spec.priorityClassName: Invalid value: "unknown": no running pod has this PriorityClass: add it to the file`},
+		{strings.Replace(pod, "name: p", "name: p, labels: {a b: c}", 1), "", `metadata.labels: Invalid value: "a b"`},
+		{strings.Replace(pod, "spec: {", "spec: {nodeSelector: {a b: c}, ", 1), "", `spec.nodeSelector: Invalid value: "a b"`},
 		{pod, "count=0", "expected 1 to 10000"},
 		{pod, "count=10001", "expected 1 to 10000"},
 		{pod, "count=many", "expected a number"},
@@ -174,7 +176,7 @@ func TestInvalidQuestionsAreRefused(t *testing.T) {
 			}
 		}
 	}
-	if code, text := post("", bytes.NewReader(make([]byte, whatif.MaxBody+1))); code != http.StatusRequestEntityTooLarge {
+	if code, text := post("", bytes.NewReader(make([]byte, whatif.MaxBody+1))); code != http.StatusRequestEntityTooLarge || !strings.Contains(text, "at most 1048576 bytes") {
 		t.Errorf("a large body: %d %s", code, text)
 	}
 	if code, _, errs := s.whatIf(c.document(pod), "--count", "-1"); code != 2 || !strings.Contains(errs, "expected 1 to 10000") {
@@ -208,6 +210,7 @@ spec:
     spec:
       priorityClassName: important
       runtimeClassName: sandbox
+      nodeName: b
       schedulingGates: [{name: quota}]
       schedulingGroup: {podGroupName: workers}
       resourceClaims: [{name: device, resourceClaimTemplateName: gpu}]
@@ -221,7 +224,7 @@ metadata: {name: important}
 value: 10
 `)
 	want := []string{
-		"the claim of volumeClaimTemplate data", "the scheduling gates", "the PodGroup: the pods are tried one by one", "the claim of the ephemeral volume scratch",
+		"the claim of volumeClaimTemplate data", "the node b of spec.nodeName", "the scheduling gates", "the PodGroup: the pods are tried one by one", "the claim of the ephemeral volume scratch",
 		"the claim of ResourceClaimTemplate gpu", "the overhead and the nodes of RuntimeClass sandbox",
 	}
 	if x.Pod != "kube-system/db" || x.Scheduled != 2 || x.Unschedulable != 2 || !slices.Equal(x.LeftOut, want) {

@@ -44,6 +44,10 @@ func startProgram(t *testing.T, program, dir string, flags ...string) (*exec.Cmd
 	c := exec.Command(program, append(flags, "--data", filepath.Join(dir, "data"), "--listen", "unix:"+socket)...)
 	c.Env = append(os.Environ(), runAsProgram+"=1")
 	c.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	log, err := os.OpenFile(filepath.Join(dir, "log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	require.NoError(t, err)
+	defer log.Close()
+	c.Stderr = log
 	require.NoError(t, c.Start())
 	t.Cleanup(func() {
 		if c.ProcessState == nil {
@@ -114,6 +118,71 @@ func TestWhatWasAcknowledgedSurvivesSIGKILL(t *testing.T) {
 		writing.Wait()
 		c.Wait()
 	}
+}
+
+// TestDamagedRecordOfTheJournalIsKept damages an acknowledged change in the journal. The start keeps it, names the
+// file, and serves the state of the manifest and the other changes.
+func TestDamagedRecordOfTheJournalIsKept(t *testing.T) {
+	dir := shortDir(t)
+	manifest := func() string {
+		text, _ := os.ReadFile(filepath.Join(dir, "data/configmaps/default/damaged.yaml"))
+		return string(text)
+	}
+	c, client := start(t, dir)
+	maps := client.CoreV1().ConfigMaps("default")
+	create := func(name string) {
+		_, err := maps.Create(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: name}, Data: map[string]string{"k": "before"}}, metav1.CreateOptions{})
+		require.NoError(t, err)
+	}
+	create("damaged")
+	last := ""
+	for i, caught := 0, false; !caught; i++ { // until the kill is before the manifest
+		wait.Until(t, "the manifest to be written", func() bool { return strings.Contains(manifest(), "k: before"+last) })
+		value := fmt.Sprintf("before%04d", i)
+		_, err := maps.Update(t.Context(), &v1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Name: "damaged"}, Data: map[string]string{"k": value}}, metav1.UpdateOptions{})
+		require.NoError(t, err)
+		create(fmt.Sprint("other-", i))
+		require.NoError(t, c.Process.Kill())
+		c.Wait()
+		if !strings.Contains(manifest(), value) {
+			caught = damage(t, filepath.Join(dir, "data/.journal"), value)
+		} else {
+			last = value[len("before"):]
+		}
+		c, client = start(t, dir)
+		maps = client.CoreV1().ConfigMaps("default")
+		if _, err := maps.Get(t.Context(), fmt.Sprint("other-", i), metav1.GetOptions{}); err != nil {
+			t.Error("the change after it:", err)
+		}
+	}
+	found, err := maps.Get(t.Context(), "damaged", metav1.GetOptions{})
+	require.NoError(t, err)
+	if found.Data["k"] != "before"+last || !strings.Contains(manifest(), "k: before"+last) {
+		t.Errorf("found %q, want the state of the manifest, before%s:\n%s", found.Data, last, manifest())
+	}
+	kept, err := filepath.Glob(filepath.Join(dir, "data/.journal/unread-*"))
+	if err != nil || len(kept) != 1 || !bytes.Contains(require.ReadFile(t, kept[0]), []byte("BEFORE")) {
+		t.Fatalf("kept %q, %v", kept, err)
+	}
+	if log := string(require.ReadFile(t, filepath.Join(dir, "log"))); !strings.Contains(log, kept[0]) {
+		t.Errorf("the log does not name %s:\n%s", kept[0], log)
+	}
+}
+
+// damage changes a value in the files of a journal, and says whether it is there.
+func damage(t *testing.T, journal, value string) (done bool) {
+	t.Helper()
+	files, err := os.ReadDir(journal)
+	require.NoError(t, err)
+	for _, f := range files {
+		path := filepath.Join(journal, f.Name())
+		text := require.ReadFile(t, path)
+		if changed := bytes.ReplaceAll(text, []byte(value), []byte(strings.ToUpper(value))); !bytes.Equal(text, changed) {
+			require.NoError(t, os.WriteFile(path, changed, 0o640))
+			done = true
+		}
+	}
+	return done
 }
 
 func TestTermEndsItInOrderDespiteAWatch(t *testing.T) {

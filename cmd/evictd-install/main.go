@@ -73,8 +73,15 @@ func runCommand() *cobra.Command {
 			}
 			return err
 		}
+		var faults []error
 		if cfg.Image.NodeName == "" {
-			return cli.BadInput(errors.New("--node-name: expected the name of this host's Node, or NODE_NAME in the environment"))
+			faults = append(faults, errors.New("--node-name: expected the name of this host's Node, or NODE_NAME in the environment"))
+		}
+		if cfg.Interval <= 0 {
+			faults = append(faults, fmt.Errorf("--interval %s: expected a positive duration", cfg.Interval))
+		}
+		if len(faults) > 0 {
+			return cli.BadInput(errors.Join(faults...))
 		}
 		return runInstaller(c.Context(), install.New(cfg, logger(c)), *metrics)
 	}

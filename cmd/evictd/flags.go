@@ -65,7 +65,7 @@ func kubeletFlags(flags *pflag.FlagSet) *overrides {
 	o.set["eviction-max-pod-grace-period"] = func(c *config.EvictdConfiguration) { c.EvictionMaxPodGracePeriod = *maxGrace }
 	o.duration("eviction-pressure-transition-period", "how long a condition outlives its cause (default 5m)",
 		func(c *config.EvictdConfiguration) *metav1.Duration { return &c.EvictionPressureTransitionPeriod })
-	o.duration("node-status-update-frequency", "accepted, as the kubelet's configuration has it; conditions are computed at every pass",
+	o.duration("node-status-update-frequency", "how often the Node is compared with its wanted status (default 10s); changes are written at once",
 		func(c *config.EvictdConfiguration) *metav1.Duration { return &c.NodeStatusUpdateFrequency })
 	return o
 }

@@ -42,7 +42,7 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.text("state-dir", "directory for what survives a restart (default "+daemon.DefaultStateDir+")", func(c *file) *string { return &c.StateDir })
 	o.text("agent-address", "unix:PATH where the service manager starts evictd-agent (default none: evictd starts it)", func(c *file) *string { return &c.AgentAddress })
 	o.text("runtime-dir", "directory, on a tmpfs, for what must be undone or reported if evictd is killed (default "+daemon.DefaultRuntimeDir+")", func(c *file) *string { return &c.RuntimeDir })
-	o.text("soft-eviction", "api|request|direct: whether soft victims go through the Eviction API and its disruption budgets, or by an EvictionRequest, which is withdrawn when the pressure ends (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
+	o.text("soft-eviction", "api|request|direct: whether soft victims are evicted by the Eviction API, which respects disruption budgets, by an EvictionRequest, which is withdrawn when the pressure ends, or at once (default direct in native mode, api in others)", func(c *file) *string { return &c.SoftEviction })
 	o.duration("soft-eviction-deadline", "how long the Eviction API, or an EvictionRequest, may hold a soft victim back (default 30s)", func(c *file) *metav1.Duration { return &c.SoftEvictionDeadline })
 	o.text("node-memory", "take the node for a virtual one of this much memory, used by the pods' processes alone", func(c *file) *string { return &c.NodeMemory })
 	notified := flags.Bool("kernel-memcg-notification", true, "have the kernel notify of memory: at a threshold of cgroup v1, or by memory.high of the pods' cgroup of v2, halfway to a threshold; evictd polls either way")

@@ -104,7 +104,7 @@ func ask(ctx context.Context, client *serve.Client, stateDir, pod string, last b
 	body, err := client.Fetch(ctx, "/v1/why?"+query.Encode())
 	if err != nil {
 		a, onDisk := daemon.ReadStories(daemon.FlightDir(""), pod, last)
-		if onDisk == nil && len(a.Stories) > 0 {
+		if onDisk == nil && len(a.Stories)+len(a.Steps) > 0 {
 			return a, nil
 		}
 		return a, err

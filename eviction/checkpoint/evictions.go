@@ -272,26 +272,19 @@ func (k *Keeper) Evictions() (intents []wire.Intent) {
 
 // Unreported are the pods of the evictions that the API server has not recorded, or whose end it has
 // not; none without a Keeper.
-func (k *Keeper) Unreported() (uids []types.UID) {
+func (k *Keeper) Unreported() []types.UID { return k.unreported(false) }
+
+// Ended are those of Unreported that have ended.
+func (k *Keeper) Ended() []types.UID { return k.unreported(true) }
+
+func (k *Keeper) unreported(ended bool) (uids []types.UID) {
 	if k == nil {
 		return nil
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, r := range k.records {
-		if !r.Reported {
-			uids = append(uids, r.UID)
-		}
-	}
-	return uids
-}
-
-// Ended are the pods that have ended and whose eviction the API server does not have yet.
-func (k *Keeper) Ended() (uids []types.UID) {
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	for _, r := range k.records {
-		if !r.Reported && !r.Ended.IsZero() {
+		if !r.Reported && (!ended || !r.Ended.IsZero()) {
 			uids = append(uids, r.UID)
 		}
 	}

@@ -179,9 +179,9 @@ type Run struct {
 	// OOMScoreAdj sets the oom_score_adj of containers' processes as the kubelet does; nil
 	// means in native mode, where no kubelet does.
 	OOMScoreAdj *bool `json:"oomScoreAdj,omitempty"`
-	// SoftEviction is api, request or direct: whether the Eviction API, which respects disruption
-	// budgets, is asked before a soft eviction, or an EvictionRequest of lifecycle.k8s.io made, which is withdrawn
-	// where its threshold is not met any more, until SoftEvictionDeadline.
+	// SoftEviction is api, request or direct: soft victims are evicted by the Eviction API, which respects disruption
+	// budgets, by an EvictionRequest of lifecycle.k8s.io, which is withdrawn where its threshold is not met any more,
+	// or at once; empty means direct in native mode, api in others.
 	SoftEviction         string          `json:"softEviction,omitempty"`
 	SoftEvictionDeadline metav1.Duration `json:"softEvictionDeadline,omitzero"`
 	// NodeMemory, a quantity, makes the node a virtual one of that much memory,

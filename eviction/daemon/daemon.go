@@ -11,8 +11,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
@@ -287,48 +285,6 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 // scenarioNode is the node of recorded scenarios.
 func (d *Daemon) scenarioNode() simulate.FileNode {
 	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
-}
-
-// control is the configuration of the loop.
-func (d *Daemon) control(file *config.EvictdConfiguration, compiled *config.Config) control.Config {
-	c := control.Config{
-		Eviction:             eviction.New(compiled.Eviction, d.node.layout()),
-		MemoryModel:          compiled.MemoryModel,
-		Processors:           int(d.node.capacity.Cpu().Value()),
-		HousekeepingInterval: defaultHousekeeping,
-	}
-	c.Eviction.HardGrace, c.Eviction.DryRun, c.Eviction.MeasuresRelief = LongestHardGrace, d.dryRun, true
-	if d.cluster != nil {
-		c.Eviction.SoftPatience = d.cluster.soft.Patience
-	}
-	without := func(field string, is bool, why string) bool {
-		if is && why != "" && !d.dryRun {
-			d.log.Warn(field+" has no effect", "reason", why)
-		}
-		return why != ""
-	}
-	if without("memoryReclaimBudget", c.Eviction.MemoryReclaims.Budget > 0, d.withoutMemoryReclaim()) {
-		c.Eviction.MemoryReclaims = eviction.MemoryReclaims{}
-	}
-	if without("resizeNamespaces", len(c.Eviction.Resizes.Namespaces) > 0, d.withoutResizes()) {
-		c.Eviction.Resizes = eviction.Resizes{}
-	}
-	if without("containerPressure: restart", c.Eviction.Restarts.BackOff > 0, d.withoutContainers()) {
-		c.Eviction.Restarts = eviction.Restarts{}
-	}
-	if without("memoryThrottlePeriod", c.Eviction.ThrottlePeriod > 0, d.withoutThrottle()) {
-		c.Eviction.ThrottlePeriod = 0
-	}
-	if stalls := c.Eviction.MemoryStallWindow > 0; !without("memory.stall", stalls, d.withoutStalls()) && stalls && d.node.cgroups.Version() == cgroup.V1 {
-		d.log.Info("memory.stall is that of the machine alone, and pods rank for it by what they read back: cgroup v1 has no stalls of cgroups")
-	}
-	if file.HousekeepingInterval.Duration > 0 {
-		c.HousekeepingInterval = file.HousekeepingInterval.Duration
-	}
-	if g := file.HardEvictionGracePeriod; g != nil {
-		c.Eviction.HardGrace = g.Duration
-	}
-	return c
 }
 
 // Run protects the node until ctx ends. It returns when all of its goroutines have ended.

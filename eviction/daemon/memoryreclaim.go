@@ -66,12 +66,12 @@ func (r *memoryReclaimer) run(ctx context.Context) {
 		case <-ctx.Done():
 			return
 		case request := <-r.requests:
-			result := r.measure(ctx)
-			if request.Pod != nil {
-				result = r.reclaim(ctx, request)
+			take := r.reclaim
+			if request.Pod == nil {
+				take = r.measure
 			}
 			select {
-			case r.outcomes <- result:
+			case r.outcomes <- take(ctx, request):
 			case <-ctx.Done():
 				return
 			}
@@ -80,7 +80,7 @@ func (r *memoryReclaimer) run(ctx context.Context) {
 }
 
 // measure measures all pods twice, reclaimWatch apart. Those that cannot be measured are left out.
-func (r *memoryReclaimer) measure(ctx context.Context) eviction.StepOutcome {
+func (r *memoryReclaimer) measure(ctx context.Context, _ *eviction.StepAction) eviction.StepOutcome {
 	result := eviction.StepOutcome{Step: eviction.ReclaimMemory}
 	before := map[types.UID]reading{}
 	for _, uid := range r.pods() {

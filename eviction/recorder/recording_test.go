@@ -292,6 +292,24 @@ func TestScenarioHoldsNothingFromBeforeAChangeOfTheConfiguration(t *testing.T) {
 	}
 }
 
+func TestScenarioHasNoStepsThatTheNodeCannotTake(t *testing.T) {
+	f := fly(t, t.TempDir(), pod("leak", "2", 100))
+	f.recorder.Configure(config.EvictdConfiguration{
+		EvictionHard: map[string]string{hard: "100Mi"}, MemoryReclaimBudget: "64Mi", MemoryThrottlePeriod: metav1.Duration{Duration: time.Second},
+		ResizeNamespaces: []string{"default"}, ContainerPressure: "restart",
+	})
+	f.memory["leak"] = 850
+	f.pass(0, eviction.Event, 50)
+	r := f.land()
+	file := r.Scenario(&r.Stories()[0])
+	if c := file.Spec.Config; c.MemoryReclaimBudget != "" || c.MemoryThrottlePeriod.Duration != 0 || c.ResizeNamespaces != nil || c.ContainerPressure != "" {
+		t.Errorf("the configuration of the scenario is %+v", c)
+	}
+	if got := evicted(replay(t, r, file)); got != "0s default/leak" {
+		t.Errorf("evicted %s", got)
+	}
+}
+
 func TestSecretsOfPodsAreNotRecorded(t *testing.T) {
 	f, _ := recordedLeak(t)
 	paths, err := filepath.Glob(filepath.Join(f.dir, "*"))

@@ -129,12 +129,6 @@ func (p *parser) parse() {
 	daemon := &p.in.Spec.Daemon
 	p.out.config.Lapse, p.out.config.SoftPatience, p.out.config.DryRun = daemon.Lapse.Duration, daemon.SoftPatience.Duration, daemon.DryRun
 	p.out.config.MeasuresRelief = daemon.MeasuresRelief
-	if daemon.WithoutMemoryReclaim {
-		p.out.config.MemoryReclaims = eviction.MemoryReclaims{}
-	}
-	if daemon.WithoutThrottle {
-		p.out.config.ThrottlePeriod = 0
-	}
 	p.out.first = p.appear(spec.Child("pods"), p.in.Spec.Pods)
 	for i := range p.in.Spec.Steps {
 		p.step(spec.Child("steps").Index(i), &p.in.Spec.Steps[i])

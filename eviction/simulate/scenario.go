@@ -41,9 +41,6 @@ type FileDaemon struct {
 	Lapse        metav1.Duration `json:"lapse,omitzero"`
 	SoftPatience metav1.Duration `json:"softPatience,omitzero"`
 	DryRun       bool            `json:"dryRun,omitempty"`
-	// WithoutMemoryReclaim and WithoutThrottle: the kernel has no memory.reclaim, or no memory.high.
-	WithoutMemoryReclaim bool `json:"withoutMemoryReclaim,omitempty"`
-	WithoutThrottle      bool `json:"withoutThrottle,omitempty"`
 	// The field turns rules on that need more facts than earlier scenarios give.
 	MeasuresRelief bool `json:"measuresRelief,omitempty"`
 }

@@ -15,6 +15,7 @@ import (
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
@@ -36,9 +37,10 @@ func NewClasses() *Classes {
 }
 
 // CompleteMeta gives an object the namespace "default" and a uid made of its name
-// where it has none, and checks that both names could be in a cluster.
+// where it has none, and checks that both names, and its labels, could be in a cluster.
 func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList) {
 	path := field.NewPath("metadata")
+	faults = metav1validation.ValidateLabels(object.GetLabels(), path.Child("labels"))
 	uid := object.GetName()
 	if namespaced {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault))

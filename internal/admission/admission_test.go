@@ -148,6 +148,7 @@ func TestPodsThatAnAPIServerWouldRefuse(t *testing.T) {
 	}{
 		"an unknown class":              {"priorityClassName: none", []string{`spec.priorityClassName: Invalid value: "none": no PriorityClass with name none was found`}},
 		"a priority unlike the class's": {"priorityClassName: high\npriority: 5\npreemptionPolicy: PreemptLowerPriority", []string{"spec.priority: Invalid value: 5: must not differ from what the PriorityClass says, 1000000000", `spec.preemptionPolicy: Invalid value: "PreemptLowerPriority": must not differ from what the PriorityClass says, Never`}},
+		"a selector of no label":        {"nodeSelector: {a b: c}", []string{`spec.nodeSelector: Invalid value: "a b"`}},
 		"an unknown runtime":            {"runtimeClassName: none", []string{`spec.runtimeClassName: Invalid value: "none": pod rejected: RuntimeClass "none" not found`}},
 		"another overhead":              {"runtimeClassName: sandbox\noverhead: {cpu: 100m}", []string{"spec.overhead: Forbidden: pod rejected: Pod's Overhead doesn't match RuntimeClass's defined Overhead"}},
 		"overhead the class has not":    {"runtimeClassName: plain\noverhead: {cpu: 1}", []string{"spec.overhead: Forbidden"}},
@@ -245,6 +246,7 @@ func TestObjectsHaveANameANamespaceAndAUID(t *testing.T) {
 		{"{name: a, uid: u}", true, "u", nil},
 		{"{name: a.b-c}", false, "a.b-c", nil},
 		{"{name: A_b, namespace: a.b}", true, "a.b/A_b", []string{`metadata.namespace: Invalid value: "a.b"`, `metadata.name: Invalid value: "A_b"`}},
+		{"{name: a, labels: {b c: d, e: f/g}}", true, "default/a", []string{`metadata.labels: Invalid value: "b c"`, `metadata.labels: Invalid value: "f/g"`}},
 		{"{}", true, "default/", []string{"metadata.name: Required value"}},
 	} {
 		pod := read[v1.Pod](t, "metadata: "+test.meta)

@@ -6,7 +6,7 @@
 // A resource is a table with one writer at a time: it checks the resourceVersion, takes the
 // next revision, adds the object to the journal, and then publishes it. The manifest is written
 // afterwards (temporary file, rename), once for all changes of a moment; the journal is emptied
-// when all are written, and read by a start after a kill.
+// when all are written, and read by a start after a kill. What a start cannot read there is kept.
 // Stored objects never change, so readers need no copies. A watch begins anywhere in the last
 // 4,096 changes of its table. From then on it is offered the changes that have the value of its
 // most exact requirement, such as the node of a pod, and is not woken by others. No writer waits

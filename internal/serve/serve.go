@@ -187,7 +187,8 @@ func Probe(good func() bool) http.HandlerFunc {
 }
 
 // OneAtATime makes handlers that share one turn: while a request is answered, the others
-// wait, and are answered 503 after Timeout. Many clients then cost no more than one.
+// wait, and are answered 503 after Timeout. Many clients then cost no more than one. The body
+// of a request has Timeout to arrive.
 func OneAtATime() func(http.HandlerFunc) http.HandlerFunc {
 	turn := make(chan struct{}, 1)
 	return func(handle http.HandlerFunc) http.HandlerFunc {
@@ -202,6 +203,9 @@ func OneAtATime() func(http.HandlerFunc) http.HandlerFunc {
 				return
 			}
 			defer func() { <-turn }()
+			if r.ContentLength != 0 {
+				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Timeout)) // a recorder of tests has none
+			}
 			handle(w, r)
 		}
 	}

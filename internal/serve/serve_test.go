@@ -180,6 +180,27 @@ func TestPagesOfOtherOriginsMayNotReadTheAPI(t *testing.T) {
 	}
 }
 
+// clientOf is the side of the server of a connection to a client.
+type clientOf struct {
+	*httptest.ResponseRecorder
+	net.Conn
+}
+
+func (c clientOf) Write(b []byte) (int, error) { return c.ResponseRecorder.Write(b) }
+
+func TestABodyThatDoesNotArriveLosesItsTurn(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		read := OneAtATime()(func(w http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body) })
+		server, client := net.Pipe()
+		defer client.Close()
+		begun := time.Now()
+		read(clientOf{httptest.NewRecorder(), server}, httptest.NewRequest(http.MethodPost, "/", server))
+		if took := time.Since(begun); took != Timeout {
+			t.Errorf("it had its turn for %v", took)
+		}
+	})
+}
+
 func TestRequestsThatShareATurnAreAnsweredOneAtATime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		turn := OneAtATime()

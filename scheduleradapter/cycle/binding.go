@@ -73,10 +73,24 @@ func (l *Loop) startBindingCycle(a *Attempt, begin time.Time) {
 		l.quickBindings++
 	}
 	l.bindings.Add(1)
-	l.goroutines.Go(func() {
+	cycle := func() {
 		status := l.bindingCycle(ctx, p)
 		l.Do(func() { l.bindings.Add(-1); l.bindingCycleEnded(p, status) })
-	})
+	}
+	if !p.quick {
+		l.goroutines.Go(cycle)
+		return
+	}
+	select {
+	case l.quickCycles <- cycle:
+	default:
+		l.goroutines.Go(func() {
+			cycle()
+			for next := range l.quickCycles {
+				next()
+			}
+		})
+	}
 }
 
 func (l *Loop) bindingCycle(ctx context.Context, p *assumedPod) framework.Status {

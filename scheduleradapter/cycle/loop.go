@@ -101,6 +101,7 @@ type Loop struct {
 
 	assumed                map[types.UID]*assumedPod
 	quickBindings          int                       // running binding cycles of pods that wait neither for volumes nor for devices
+	quickCycles            chan func()               // those cycles; goroutines that have run some wait here, with stacks that have grown
 	preemptions            map[types.UID]*preemption // by preemptor
 	unconfirmedNominations map[types.UID]*unconfirmedNomination
 	deletedVictims         map[types.UID]deletedVictim // deletion not yet reported by an informer
@@ -128,7 +129,7 @@ func NewLoop(cfg LoopConfig) (*Loop, error) {
 		cfg.Wall = time.Now
 	}
 	l := &Loop{
-		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, preemptions: map[types.UID]*preemption{},
+		cfg: cfg, calls: NewCalls(), latest: cfg.Clock(), assumed: map[types.UID]*assumedPod{}, quickCycles: make(chan func()), preemptions: map[types.UID]*preemption{},
 		unconfirmedNominations: map[types.UID]*unconfirmedNomination{}, deletedVictims: map[types.UID]deletedVictim{}, scheduledGroups: map[types.UID]bool{},
 	}
 	cfg.Config.Env.Preempting = l.isPreempting
@@ -191,6 +192,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	l.work, stop = context.WithCancel(context.WithoutCancel(ctx))
 	defer l.goroutines.Wait()
 	defer stop()
+	defer close(l.quickCycles)
 	timer := time.NewTimer(0)
 	defer timer.Stop()
 	// The Lease may be lost during an attempt: then no other binding begins.

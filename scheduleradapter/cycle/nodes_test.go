@@ -25,6 +25,30 @@ func (c *cluster) visit(of *NodeCursor) (names []string) {
 	return names
 }
 
+func TestANodeHasTheWorstKindThatIsKnownOfIt(t *testing.T) {
+	levels := func(of ...string) map[string]string {
+		all := map[string]string{"pid.available": "ok"}
+		for i, level := range of {
+			all[fmt.Sprint("signal-", i)] = level
+		}
+		return all
+	}
+	for want, all := range map[NodeKind][]NodeSummary{
+		NodeOK:      {{Ready: true}, {Ready: true, Levels: levels()}, {Ready: true, Silent: true, Levels: levels("hard", "soft", "tight")}},
+		NodeTight:   {{Ready: true, Levels: levels("tight")}},
+		NodePressed: {{Ready: true, Conditions: []string{"PIDPressure"}}, {Ready: true, Conditions: []string{"PIDPressure"}, Levels: levels("tight")}},
+		NodeSoft:    {{Ready: true, Levels: levels("tight", "soft")}, {Ready: true, Conditions: []string{"PIDPressure"}, Levels: levels("soft")}},
+		NodeHard:    {{Ready: true, Levels: levels("tight", "soft", "hard")}},
+		NodeUnready: {{}, {Levels: levels("hard")}},
+	} {
+		for _, s := range all {
+			if got := s.kind(); got != want {
+				t.Errorf("%+v is %s, expected %s", s, got, want)
+			}
+		}
+	}
+}
+
 func TestNodesAreDescribedAgainWhenTheyChange(t *testing.T) {
 	c := newCluster(t)
 	const nodes = 4 * sweptRows

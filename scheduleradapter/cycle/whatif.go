@@ -375,20 +375,15 @@ func (t *trial) answer() WhatIf {
 	switch left := q.Count - len(t.placed); {
 	case t.ended == noNode:
 		x.Unschedulable, x.Message, x.Filtered = left, t.message, t.filtered
+	case t.ended == failed:
+		x.Untried, x.Message = left, t.message
 	case left > 0:
-		x.Untried, x.Message = left, cmp.Or(t.failure(), fmt.Sprintf("the time of %s is over", WhatIfTime))
+		x.Untried, x.Message = left, fmt.Sprintf("the time of %s is over", WhatIfTime)
 	}
 	if x.Filtered == nil {
 		x.Filtered = []Filtered{}
 	}
 	return x
-}
-
-func (t *trial) failure() string {
-	if t.ended == failed {
-		return t.message
-	}
-	return ""
 }
 
 // disruptionsAllowed is how many disruptions a budget allows after those of the what-if

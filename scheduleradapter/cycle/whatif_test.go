@@ -110,15 +110,17 @@ func TestAWhatIfInRunsIsThatOfOneRun(t *testing.T) {
 		}
 		q := w.question(14, prioritized(10))
 		want := w.ask(q)
-		w.do(func() {
-			trial, runs := newTrial(w.Scheduler, w.Context(), q), 0
-			for ; !trial.done(); runs++ {
-				trial.run(w.now(), func() bool { return false })
-			}
-			if got := trial.answer(); runs < 12 || !reflect.DeepEqual(got, want) {
-				t.Errorf("the answer after %d runs is\n%+v, want\n%+v", runs, got, want)
-			}
-		})
+		for _, claims := range []bool{false, true} { // each pod is filtered in each run
+			w.do(func() {
+				trial, runs := newTrial(w.Scheduler, w.Context(), q), 0
+				for trial.claims = claims; !trial.done() && runs < 100; runs++ {
+					trial.run(w.now(), func() bool { return false })
+				}
+				if got := trial.answer(); runs < 12 || !reflect.DeepEqual(got, want) {
+					t.Errorf("the answer after %d runs is\n%+v, want\n%+v", runs, got, want)
+				}
+			})
+		}
 		w.do(func() {
 			trial := newTrial(w.Scheduler, w.Context(), q)
 			trial.run(w.now(), func() bool { return len(trial.placed) < 10 })

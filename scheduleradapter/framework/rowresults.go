@@ -22,9 +22,9 @@ type rowPlugins struct {
 	bonus      []int64
 	signature  Signature
 	values     [classValues]int32
-	wanted     [mostClasses]int64 // sums by class
-	sample     []nodetable.Row    // rows in the order of the search; see rowScores.sample
-	place      [mostClasses]int8  // index in candidates by class, of a sample
+	wanted     [mostClasses]int64   // sums by class
+	sample     []nodetable.Row      // rows in the order of the search; see rowScores.sample
+	sampled    [noClass + 1]sampled // by class
 	tied       nodetable.Bits
 }
 

@@ -6,33 +6,39 @@ import "github.com/evictd/evictd/scheduleradapter/nodetable"
 // and the candidates that have any of them.
 func (e *rowScores) sample(c *Cycle, start, enough int) (visited int) {
 	p := &c.rowPlugins
-	place := &p.place // of each class in candidates; -1: it is none
-	for i := range place {
-		place[i] = -1
+	for i := range p.sampled {
+		p.sampled[i].rows = excluded
 	}
-	for i, class := range p.candidates {
-		place[class], p.rows[i] = int8(i), 0
+	for _, class := range p.candidates {
+		p.sampled[class] = sampled{}
 	}
-	p.sample = p.sample[:0]
-	order := c.Table.Order()
+	rows := sized(p.sample, enough)
+	order, classes, sums := c.Table.Order(), e.class, e.sums[:len(e.class)]
 	at := start % len(order)
-	for ; len(p.sample) < enough; visited++ {
+	class, s := uint8(noClass), p.sampled[noClass] // of the row before
+	for n := 0; n < len(rows); visited++ {
 		row := order[at]
 		if at++; at == len(order) {
 			at = 0
 		}
-		class := e.class[row]
-		if class == noClass || place[class] < 0 {
+		if next := classes[row]; next != class {
+			p.sampled[class] = s
+			class, s = next, p.sampled[next]
+		}
+		if s.rows == excluded {
 			continue
 		}
-		p.rows[place[class]]++
-		p.sample = append(p.sample, row)
+		s.rows++
+		s.best = max(s.best, sums[row])
+		rows[n] = row
+		n++
 	}
+	p.sampled[class] = s
+	p.sample = rows
 	kept := 0
-	for i, class := range p.candidates {
-		if p.rows[i] > 0 {
-			p.candidates[kept], p.rows[kept] = class, p.rows[i]
-			place[class] = int8(kept)
+	for _, class := range p.candidates {
+		if n := p.sampled[class].rows; n > 0 {
+			p.candidates[kept], p.rows[kept] = class, int(n)
 			kept++
 		}
 	}
@@ -40,31 +46,36 @@ func (e *rowScores) sample(c *Cycle, start, enough int) (visited int) {
 	return visited
 }
 
+// sampled is the rows of a class in a sample: their number and their highest sum.
+type sampled struct {
+	rows int32
+	best uint16
+}
+
+// excluded is the number of rows of a class that is no candidate, as noClass.
+const excluded = -1
+
 // bestOfSample is one of the rows of the sample with the highest total.
 func (e *rowScores) bestOfSample(c *Cycle, random Random) nodetable.Row {
 	p := &c.rowPlugins
-	best, ties := int64(0), 0
+	best := int64(0)
+	for i, class := range p.candidates {
+		best = max(best, p.bonus[i]+int64(p.sampled[class].best))
+	}
+	for i := range p.wanted {
+		p.wanted[i] = -1
+	}
+	for i, class := range p.candidates {
+		p.wanted[class] = best - p.bonus[i]
+	}
+	ties := 0
 	p.tied = p.tied.Emptied(len(e.class))
+	classes, sums := e.class, e.sums[:len(e.class)]
 	for _, row := range p.sample {
-		total := p.bonus[p.place[e.class[row]]] + int64(e.sums[row])
-		if ties == 0 || total > best {
-			best, ties = total, 0
-		}
-		if total == best {
+		if p.wanted[classes[row]] == int64(sums[row]) {
+			p.tied.Set(row)
 			ties++
 		}
 	}
-	for _, row := range p.sample {
-		if p.bonus[p.place[e.class[row]]]+int64(e.sums[row]) == best {
-			p.tied.Set(row)
-		}
-	}
-	nth := random.IntN(ties)
-	for row := range p.tied.All() {
-		if nth == 0 {
-			return row
-		}
-		nth--
-	}
-	return nodetable.NoRow
+	return p.tied.Nth(random.IntN(ties))
 }

@@ -107,10 +107,12 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 	defer w.urgent.leave()
 	object := pod.Object
 	return w.binds.do(ctx, func(ctx context.Context) error {
-		return w.client.CoreV1().Pods(object.Namespace).Bind(ctx, &v1.Binding{
+		// Pods.Bind makes query parameters by reflection, also of no options.
+		post := w.client.CoreV1().RESTClient().Post().Namespace(object.Namespace).Resource("pods").Name(object.Name).SubResource("binding")
+		return post.Body(&v1.Binding{
 			ObjectMeta: metav1.ObjectMeta{Namespace: object.Namespace, Name: object.Name, UID: object.UID},
 			Target:     v1.ObjectReference{Kind: "Node", Name: node.Name.Value()},
-		}, metav1.CreateOptions{})
+		}).Do(ctx).Error()
 	})
 }
 

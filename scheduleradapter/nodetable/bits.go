@@ -70,6 +70,22 @@ func (b Bits) Empty() bool {
 	return true
 }
 
+// Nth is the row of an ascending list of the rows at an index from 0; NoRow: there are
+// fewer.
+func (b Bits) Nth(n int) Row {
+	for i, w := range b {
+		if here := bits.OnesCount64(w); n >= here {
+			n -= here
+			continue
+		}
+		for ; n > 0; n-- {
+			w &= w - 1
+		}
+		return Row(i<<6 + bits.TrailingZeros64(w))
+	}
+	return NoRow
+}
+
 // End is the last row plus one; 0: the set is empty.
 func (b Bits) End() Row {
 	for i := len(b) - 1; i >= 0; i-- {

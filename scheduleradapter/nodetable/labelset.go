@@ -1,6 +1,9 @@
 package nodetable
 
-import "strings"
+import (
+	"maps"
+	"slices"
+)
 
 // labelSet is the number of placed pods with the same namespace and labels by row. A
 // selector selects all of them or none.
@@ -25,17 +28,20 @@ type namespaceSets struct {
 	byLabel map[Label]map[*labelSet]struct{}
 }
 
-// labelSetKey is equal for pods with the same namespace and labels.
-func labelSetKey(namespace string, labels Labels) Symbol {
-	var b strings.Builder
-	b.WriteString(namespace)
-	for _, l := range labels {
-		b.WriteByte(0)
-		b.WriteString(l.Key.Value())
-		b.WriteByte(0)
-		b.WriteString(l.Value.Value())
+// appendLabelSetKey appends bytes that are equal for pods with the same namespace and
+// labels.
+func appendLabelSetKey(b []byte, namespace string, labels map[string]string) []byte {
+	b = append(b, namespace...)
+	var few [16]string // keys
+	keys := slices.AppendSeq(few[:0], maps.Keys(labels))
+	slices.Sort(keys)
+	for _, key := range keys {
+		b = append(b, 0)
+		b = append(b, key...)
+		b = append(b, 0)
+		b = append(b, labels[key]...)
 	}
-	return Intern(b.String())
+	return b
 }
 
 // tally counts a pod n times. A label set without pods is dropped; inside a try it is

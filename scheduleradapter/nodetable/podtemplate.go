@@ -52,7 +52,7 @@ type podLabels struct {
 
 func newPodLabels(pod *v1.Pod) *podLabels {
 	labels := NewLabels(pod.Labels)
-	return &podLabels{labels, labelSetKey(pod.Namespace, labels), pod.Labels}
+	return &podLabels{labels, Intern(string(appendLabelSetKey(nil, pod.Namespace, pod.Labels))), pod.Labels}
 }
 
 // Templates digests pods, such that those of a workload share one PodTemplate, and nodes.
@@ -61,14 +61,16 @@ type Templates struct {
 	mu    sync.Mutex
 	byKey map[string]weak.Pointer[PodTemplate]
 	nodes map[string]weak.Pointer[nodeTemplate]
-	sweep int // number of templates at which those without pods and nodes are removed
-	key   []byte
-	sets  map[Symbol]weak.Pointer[podLabels]
+	sweep int // number of templates and label sets at which those without pods and nodes are removed
+	sets  map[string]weak.Pointer[podLabels]
+	// buffers
+	key    []byte
+	common v1.Pod
 }
 
 // NewTemplates makes an empty Templates.
 func NewTemplates() *Templates {
-	return &Templates{byKey: map[string]weak.Pointer[PodTemplate]{}, nodes: map[string]weak.Pointer[nodeTemplate]{}, sets: map[Symbol]weak.Pointer[podLabels]{}}
+	return &Templates{byKey: map[string]weak.Pointer[PodTemplate]{}, nodes: map[string]weak.Pointer[nodeTemplate]{}, sets: map[string]weak.Pointer[podLabels]{}}
 }
 
 // NewPod is the digest without the object for a pod that is on a node, unless something
@@ -92,10 +94,10 @@ func (t *Templates) NewPodWithObject(pod *v1.Pod) *Pod {
 }
 
 func (t *Templates) share(pod *v1.Pod) *Pod {
-	common := inCommon(pod)
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return newPod(pod, t.template(common), t.labels(pod))
+	t.inCommon(pod)
+	return newPod(pod, t.template(), t.labels(pod))
 }
 
 // ShareObject has the object of a digest of Templates share its labels and its spec with the
@@ -124,9 +126,12 @@ func isCommon(pod *v1.Pod) bool {
 		!slices.ContainsFunc(pod.Status.Conditions, func(c v1.PodCondition) bool { return c.Type == v1.PodResizePending })
 }
 
-// inCommon is what a digest depends on, besides names, uid, labels and times.
-func inCommon(pod *v1.Pod) *v1.Pod {
-	common := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}, Spec: pod.Spec}
+// inCommon fills common with what a digest depends on, besides names, uid, labels and times.
+// It shares parts with the pod.
+func (t *Templates) inCommon(pod *v1.Pod) {
+	common := &t.common
+	containers, inits := common.Spec.Containers, common.Spec.InitContainers
+	*common = v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace}, Spec: pod.Spec}
 	spec := &common.Spec
 	spec.NodeName, spec.Hostname = "", ""
 	spec.Volumes = nil
@@ -138,7 +143,7 @@ func inCommon(pod *v1.Pod) *v1.Pod {
 			}
 		}
 	}
-	spec.InitContainers, spec.Containers = unmounted(spec.InitContainers), unmounted(spec.Containers)
+	spec.InitContainers, spec.Containers = unmounted(inits, spec.InitContainers), unmounted(containers, spec.Containers)
 	if controller := metav1.GetControllerOfNoCopy(pod); controller != nil {
 		common.OwnerReferences = []metav1.OwnerReference{*controller}
 	}
@@ -150,16 +155,15 @@ func inCommon(pod *v1.Pod) *v1.Pod {
 		QOSClass: status.QOSClass, Resources: status.Resources, AllocatedResources: status.AllocatedResources,
 		InitContainerStatuses: allocated(status.InitContainerStatuses), ContainerStatuses: allocated(status.ContainerStatuses),
 	}
-	return common
 }
 
-// unmounted are containers without mounts.
-func unmounted(containers []v1.Container) []v1.Container {
-	containers = slices.Clone(containers)
-	for i := range containers {
-		containers[i].VolumeMounts = nil
+// unmounted are containers without mounts, in a buffer.
+func unmounted(buffer, containers []v1.Container) []v1.Container {
+	buffer = append(buffer[:0], containers...)
+	for i := range buffer {
+		buffer[i].VolumeMounts = nil
 	}
-	return containers
+	return buffer
 }
 
 // allocated is what requests depend on.
@@ -171,17 +175,17 @@ func allocated(statuses []v1.ContainerStatus) (all []v1.ContainerStatus) {
 	return all
 }
 
-// template finds or makes the template of an object.
-func (t *Templates) template(common *v1.Pod) *PodTemplate {
-	size := common.Size()
+// template finds or makes the template of common.
+func (t *Templates) template() *PodTemplate {
+	size := t.common.Size()
 	t.key = slices.Grow(t.key[:0], size)[:size]
-	if _, err := common.MarshalToSizedBuffer(t.key); err != nil {
-		return newSharedTemplate(common)
+	if _, err := t.common.MarshalToSizedBuffer(t.key); err != nil {
+		return newSharedTemplate(t.common.DeepCopy())
 	}
 	if known := t.byKey[string(t.key)].Value(); known != nil {
 		return known
 	}
-	template := newSharedTemplate(common.DeepCopy()) // keeps no part of the pod's object
+	template := newSharedTemplate(t.common.DeepCopy()) // keeps no part of the pod's object
 	t.removeDead()
 	t.byKey[string(t.key)] = weak.Make(template)
 	return template
@@ -195,24 +199,28 @@ func newSharedTemplate(common *v1.Pod) *PodTemplate {
 
 // labels are those of a pod, shared by the pods with the same label set.
 func (t *Templates) labels(pod *v1.Pod) *podLabels {
-	l := newPodLabels(pod)
-	if known := t.sets[l.labelSet].Value(); known != nil {
+	t.key = appendLabelSetKey(t.key[:0], pod.Namespace, pod.Labels)
+	if known := t.sets[string(t.key)].Value(); known != nil {
 		return known
 	}
-	t.sets[l.labelSet] = weak.Make(l)
+	l := newPodLabels(pod)
+	t.removeDead()
+	t.sets[l.labelSet.Value()] = weak.Make(l)
 	return l
 }
 
 // removeDead removes what no pod and node has, when there is twice as much as last time.
 func (t *Templates) removeDead() {
-	if len(t.byKey)+len(t.nodes) < t.sweep {
+	if t.len() < t.sweep {
 		return
 	}
 	removeDead(t.byKey)
 	removeDead(t.nodes)
 	removeDead(t.sets)
-	t.sweep = 2*(len(t.byKey)+len(t.nodes)) + 64
+	t.sweep = 2*t.len() + 64
 }
+
+func (t *Templates) len() int { return len(t.byKey) + len(t.nodes) + len(t.sets) }
 
 func removeDead[K comparable, V any](m map[K]weak.Pointer[V]) {
 	for key, value := range m {

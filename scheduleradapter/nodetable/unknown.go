@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/utils/ptr"
 )
 
 // unknown refuses a pod with a value that a later API server may store, and which decides
@@ -20,11 +21,9 @@ func (p *PodTemplate) unknown(spec *v1.PodSpec) {
 	for i := range spec.TopologySpreadConstraints {
 		c, field := &spec.TopologySpreadConstraints[i], fmt.Sprintf("spec.topologySpreadConstraints[%d].", i)
 		p.known(field+"whenUnsatisfiable", string(c.WhenUnsatisfiable), string(v1.DoNotSchedule), string(v1.ScheduleAnyway))
-		for name, policy := range map[string]*v1.NodeInclusionPolicy{"nodeAffinityPolicy": c.NodeAffinityPolicy, "nodeTaintsPolicy": c.NodeTaintsPolicy} {
-			if policy != nil {
-				p.known(field+name, string(*policy), string(v1.NodeInclusionPolicyHonor), string(v1.NodeInclusionPolicyIgnore))
-			}
-		}
+		honor, ignore := string(v1.NodeInclusionPolicyHonor), string(v1.NodeInclusionPolicyIgnore)
+		p.known(field+"nodeAffinityPolicy", string(ptr.Deref(c.NodeAffinityPolicy, "")), honor, ignore)
+		p.known(field+"nodeTaintsPolicy", string(ptr.Deref(c.NodeTaintsPolicy, "")), honor, ignore)
 	}
 	for i := range spec.Volumes {
 		if v := &spec.Volumes[i]; v.VolumeSource == (v1.VolumeSource{}) {

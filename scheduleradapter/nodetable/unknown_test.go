@@ -28,6 +28,9 @@ func TestAPodWithAnUnknownValueIsRefused(t *testing.T) {
 		`spec.topologySpreadConstraints[0].nodeAffinityPolicy is "Prefer", which evictd-scheduler does not know`: spread(func(c *v1.TopologySpreadConstraint) {
 			c.NodeAffinityPolicy = new(v1.NodeInclusionPolicy("Prefer"))
 		}),
+		`spec.topologySpreadConstraints[0].nodeAffinityPolicy is "First", which evictd-scheduler does not know`: spread(func(c *v1.TopologySpreadConstraint) {
+			c.NodeAffinityPolicy, c.NodeTaintsPolicy = new(v1.NodeInclusionPolicy("First")), new(v1.NodeInclusionPolicy("Second"))
+		}),
 		`spec.topologySpreadConstraints[0].nodeTaintsPolicy is "Prefer", which evictd-scheduler does not know`: spread(func(c *v1.TopologySpreadConstraint) {
 			c.NodeTaintsPolicy = new(v1.NodeInclusionPolicy("Prefer"))
 		}),

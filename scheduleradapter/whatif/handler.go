@@ -30,7 +30,7 @@ func Handler(l *cycle.Loop, ready func() bool, log *slog.Logger) http.HandlerFun
 			if _, large := errors.AsType[*http.MaxBytesError](err); large {
 				status = http.StatusRequestEntityTooLarge
 			}
-			http.Error(w, err.Error(), status)
+			http.Error(w, fmt.Sprintf("read the body, of at most %d bytes: %v", MaxBody, err), status)
 			return
 		}
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)

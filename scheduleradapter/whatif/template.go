@@ -149,13 +149,11 @@ func (t *template) complete(ctx context.Context, cluster func(context.Context, s
 	for _, class := range t.runtimeClasses {
 		all = append(all, classes.AddRuntimeClass(class)...)
 	}
-	class, err := t.priorityClass(ctx, cluster)
+	unknown, err := t.addPriorityClass(ctx, classes, cluster)
 	if err != nil {
 		return nil, err
 	}
-	if class != nil {
-		all = append(all, classes.AddPriorityClass(class)...)
-	}
+	all = append(all, unknown...)
 	t.leaveOutRuntime()
 	if len(t.pod.Spec.Containers) == 0 {
 		all = append(all, field.Required(field.NewPath("spec", "containers"), ""))
@@ -168,8 +166,12 @@ func (t *template) complete(ctx context.Context, cluster func(context.Context, s
 func (t *template) detach() {
 	pod := t.pod
 	pod.UID, pod.ResourceVersion, pod.CreationTimestamp, pod.DeletionTimestamp = "", "", metav1.Time{}, nil
-	pod.Status, pod.Spec.NodeName = v1.PodStatus{}, ""
+	pod.Status = v1.PodStatus{}
 	spec := &pod.Spec
+	if spec.NodeName != "" {
+		t.leaveOut("the node " + spec.NodeName + " of spec.nodeName")
+		spec.NodeName = ""
+	}
 	if len(spec.SchedulingGates) > 0 {
 		spec.SchedulingGates = nil
 		t.leaveOut("the scheduling gates")
@@ -202,19 +204,24 @@ func (t *template) detach() {
 	}
 }
 
-// priorityClass finds the class of the pod outside the documents; nil: none is needed, or it
-// is unknown.
-func (t *template) priorityClass(ctx context.Context, cluster func(context.Context, string) (*schedulingv1.PriorityClass, error)) (*schedulingv1.PriorityClass, error) {
+// addPriorityClass adds the class of the pod where no document has it.
+func (t *template) addPriorityClass(ctx context.Context, classes *admission.Classes, cluster func(context.Context, string) (*schedulingv1.PriorityClass, error)) (faults field.ErrorList, failed error) {
 	spec := &t.pod.Spec
 	name := spec.PriorityClassName
 	given := slices.ContainsFunc(t.priorityClasses, func(c *schedulingv1.PriorityClass) bool { return c.Name == name })
-	switch {
-	case name == "", name == podspec.SystemClusterCritical, name == podspec.SystemNodeCritical, given:
+	if given || name == "" || name == podspec.SystemClusterCritical || name == podspec.SystemNodeCritical {
 		return nil, nil
-	case spec.Priority != nil: // a pod of the cluster
-		return &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: *spec.Priority, PreemptionPolicy: spec.PreemptionPolicy}, nil
 	}
-	return cluster(ctx, name)
+	class := &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, PreemptionPolicy: spec.PreemptionPolicy}
+	if spec.Priority != nil { // a pod of the cluster
+		class.Value = *spec.Priority
+	} else if class, failed = cluster(ctx, name); failed != nil {
+		return nil, failed
+	} else if class == nil {
+		spec.PriorityClassName = "" // this fault is the only one of it
+		return field.ErrorList{field.Invalid(field.NewPath("spec", "priorityClassName"), name, "no running pod has this PriorityClass: add it to the file")}, nil
+	}
+	return classes.AddPriorityClass(class), nil
 }
 
 func (t *template) leaveOutRuntime() {

@@ -56,30 +56,30 @@ type pending struct {
 	tries  int    // that found the manifest edited
 }
 
-// openJournal returns the records of a journal, those of both files.
-func openJournal(data string, sync bool) (j *journal, found []record, torn int, err error) {
+// openJournal returns the records of a journal, those of both files, and the bytes that are none.
+func openJournal(data string, sync bool) (j *journal, found []record, unread []byte, err error) {
 	j = &journal{dir: filepath.Join(data, journalDir), sync: sync, more: make(chan struct{}, 1), pending: map[item]pending{}}
 	if err := os.MkdirAll(j.dir, 0o750); err != nil {
-		return nil, nil, 0, err
+		return nil, nil, nil, err
 	}
 	for i := range j.files {
 		path := filepath.Join(j.dir, fmt.Sprint(i))
 		if j.files[i], err = os.OpenFile(path, os.O_RDWR|os.O_CREATE|syscall.O_CLOEXEC, 0o640); err != nil {
-			return nil, nil, 0, errors.Join(err, j.close())
+			return nil, nil, nil, errors.Join(err, j.close())
 		}
 		text, err := os.ReadFile(path)
 		if err != nil {
-			return nil, nil, 0, errors.Join(err, j.close())
+			return nil, nil, nil, errors.Join(err, j.close())
 		}
-		records, rest := readRecords(text)
-		found, torn = append(found, records...), torn+len(rest)
-		j.sizes[i] = int64(len(text) - len(rest))
+		records, rest, end := readRecords(text)
+		found, unread = append(found, records...), append(unread, rest...)
+		j.sizes[i] = int64(end)
 	}
 	if sync {
 		err = errors.Join(syncDir(j.dir), syncDir(data))
 	}
 	j.measure()
-	return j, found, torn, err
+	return j, found, unread, err
 }
 
 func (j *journal) close() (err error) {
@@ -89,6 +89,13 @@ func (j *journal) close() (err error) {
 		}
 	}
 	return err
+}
+
+// keep writes records that cannot be read to a file of their own. The same records have the same file.
+func (j *journal) keep(unread []byte) (path string, err error) {
+	path = filepath.Join(j.dir, fmt.Sprintf("unread-%08x", crc32.Checksum(unread, castagnoli)))
+	_, err = fill(path, unread, true)
+	return path, errors.Join(err, syncDir(j.dir))
 }
 
 // add writes the record of a change and makes the object pending, nil where it was removed. It
@@ -291,21 +298,25 @@ func (r *record) encode() []byte {
 	return b
 }
 
-// readRecords returns the records up to the first that is torn, and the bytes from there on.
-func readRecords(text []byte) (records []record, rest []byte) {
-	for len(text) >= recordHeader {
-		length, sum := binary.LittleEndian.Uint32(text), binary.LittleEndian.Uint32(text[4:])
-		if uint64(length) > uint64(len(text)-recordHeader) {
+// readRecords returns the records, the bytes that are none, and where the last record ends. Where the length of one
+// leads out of the text, nothing behind it is read: in the object of a client bytes may look like a record.
+func readRecords(text []byte) (records []record, unread []byte, end int) {
+	at := 0
+	for recordHeader <= len(text)-at {
+		length, sum := binary.LittleEndian.Uint32(text[at:]), binary.LittleEndian.Uint32(text[at+4:])
+		if uint64(length) > uint64(len(text)-at-recordHeader) {
 			break
 		}
-		payload := text[recordHeader : recordHeader+int(length)]
-		r, ok := decodeRecord(payload)
-		if crc32.Checksum(payload, castagnoli) != sum || !ok {
-			break
+		next := at + recordHeader + int(length)
+		payload := text[at+recordHeader : next]
+		if r, ok := decodeRecord(payload); ok && crc32.Checksum(payload, castagnoli) == sum {
+			records, end = append(records, r), next
+		} else {
+			unread = append(unread, text[at:next]...)
 		}
-		records, text = append(records, r), text[recordHeader+int(length):]
+		at = next
 	}
-	return records, text
+	return records, append(unread, text[at:]...), end
 }
 
 func decodeRecord(b []byte) (r record, ok bool) {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -32,44 +33,50 @@ func encoded(records []record) (text []byte, ends []int) {
 	return text, ends
 }
 
-// TestTornJournalIsReadUpToTheTear cuts a journal at every byte, and changes every byte.
-func TestTornJournalIsReadUpToTheTear(t *testing.T) {
+// TestJournalIsReadButForDamage cuts a journal at every byte, and changes every byte: the other records are read, those
+// before where the length of one is damaged, and the bytes that are none are returned.
+func TestJournalIsReadButForDamage(t *testing.T) {
 	text, ends := encoded(records)
-	whole := func(n int) (count int) {
-		for count < len(ends) && ends[count] <= n {
-			count++
-		}
-		return count
-	}
-	check := func(what string, text []byte, want int) {
+	check := func(what string, text []byte, want []record, unread []byte) {
 		t.Helper()
-		found, rest := readRecords(text)
-		if len(found) != want || want > 0 && !reflect.DeepEqual(found, records[:want]) {
-			t.Errorf("%s: found %+v, want the first %d", what, found, want)
+		found, rest, end := readRecords(text)
+		if len(found) != len(want) || len(want) > 0 && !reflect.DeepEqual(found, want) {
+			t.Errorf("%s: found %+v, want %+v", what, found, want)
 		}
-		if read, _ := encoded(found); !bytes.Equal(append(read, rest...), text) {
-			t.Errorf("%s: %d bytes are left after %d records", what, len(rest), len(found))
+		if !bytes.Equal(rest, unread) {
+			t.Errorf("%s: %q is not read, want %q", what, rest, unread)
+		}
+		if last, _, _ := readRecords(text[:end]); len(last) != len(want) {
+			t.Errorf("%s: the last record does not end at %d", what, end)
 		}
 	}
-	for n := range len(text) + 1 {
-		check(fmt.Sprint("cut at ", n), text[:n], whole(n))
+	begin := 0
+	for i, end := range ends {
+		for n := begin; n < end; n++ {
+			check(fmt.Sprint("cut at ", n), text[:n], records[:i], text[begin:n])
+			damaged := bytes.Clone(text)
+			damaged[n] ^= 0x40
+			want, unread := slices.Concat(records[:i], records[i+1:]), damaged[begin:end]
+			if n < begin+4 {
+				want, unread = records[:i], damaged[begin:]
+			}
+			check(fmt.Sprint("changed at ", n), damaged, want, unread)
+		}
+		begin = end
 	}
-	for n := range text {
-		torn := bytes.Clone(text)
-		torn[n] ^= 0x40
-		check(fmt.Sprint("changed at ", n), torn, whole(n))
-	}
+	check("whole", text, records, nil)
 }
 
-func FuzzJournalIsReadUpToTheTear(f *testing.F) {
+func FuzzJournalIsReadButForDamage(f *testing.F) {
 	text, _ := encoded(records)
 	f.Add(text)
 	f.Add(text[:len(text)-1])
+	f.Add(text[1:])
 	f.Add(make([]byte, 64))
 	f.Fuzz(func(t *testing.T, text []byte) {
-		found, rest := readRecords(text)
-		if !bytes.HasSuffix(text, rest) || len(found) > 0 && len(rest) == len(text) {
-			t.Errorf("%d records, and %d of %d bytes are left", len(found), len(rest), len(text))
+		found, rest, end := readRecords(text)
+		if !bytes.HasSuffix(rest, text[end:]) || len(rest) > len(text) || len(found) == 0 != bytes.Equal(rest, text) {
+			t.Errorf("%d records, which end at %d, and %d of %d bytes are not read", len(found), end, len(rest), len(text))
 		}
 	})
 }
@@ -185,6 +192,43 @@ func TestKilledStoreHasEveryChange(t *testing.T) {
 			}
 		}
 	}
+}
+
+// TestChangeThatAVersionCannotReadIsKept starts on a journal that a version cannot read, once with and once without
+// the resource, and then with a version that can. Its files are the same after a start that was repeated.
+func TestChangeThatAVersionCannotReadIsKept(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	set(t, s.Table("nodes"), "a", "x1")
+	written(t, s)
+	set(t, s.Table("nodes"), "a", "x2")
+	set(t, s.Table("nodes"), "b", "x2")
+	kill(t, s)
+	whole := require.ReadFile(t, filepath.Join(dir, journalDir, "0"))
+	whole = append(whole, require.ReadFile(t, filepath.Join(dir, journalDir, "1"))...)
+	cfg, kept := s.cfg, ""
+	cfg.Restore = func(string, []byte) (Object, error) { return nil, errors.New("of a newer version") }
+	for range 2 {
+		older, err := Open(cfg, []string{"nodes"}, nil)
+		require.NoError(t, err)
+		check(t, older, dir, map[string]string{"a": "x1", "b": ""})
+		require.NoError(t, older.Close())
+		files, err := filepath.Glob(filepath.Join(dir, journalDir, "unread-*"))
+		if err != nil || len(files) != 1 {
+			t.Fatalf("kept %q, %v", files, err)
+		}
+		kept = files[0]
+		require.NoError(t, os.WriteFile(filepath.Join(dir, journalDir, "0"), whole, 0o640))
+	}
+	cfg.Restore = s.cfg.Restore
+	other, err := Open(cfg, []string{"pods"}, nil)
+	require.NoError(t, err)
+	require.NoError(t, other.Close())
+	if text := require.ReadFile(t, kept); !bytes.Equal(text, whole) {
+		t.Errorf("kept %q, want %q", text, whole)
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(dir, journalDir, "0"), require.ReadFile(t, kept), 0o640))
+	check(t, open(t, dir), dir, map[string]string{"a": "x2", "b": "x2"})
 }
 
 // TestManifestsAreWrittenOnceForSeveralChanges holds that only the last state is written.

@@ -1,22 +1,22 @@
 package store
 
 import (
+	"bytes"
 	"cmp"
+	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 )
 
-// replay brings what the journal has to the tables, writes the manifests that are older, and returns
-// the highest revision. It is called after the manifests were loaded.
+// replay brings what the journal has to the tables, and returns the highest revision. It is called after the
+// manifests were loaded. What cannot be read is kept.
 func (s *Store) replay() (highest uint64, err error) {
-	j, records, torn, err := openJournal(s.cfg.Data, s.cfg.Sync)
+	j, records, damaged, err := openJournal(s.cfg.Data, s.cfg.Sync)
 	if err != nil {
 		return 0, err
 	}
 	s.journal = j
-	if torn > 0 {
-		s.cfg.Log.Warn("the end of the journal is torn; it was not acknowledged", "bytes", torn)
-	}
 	slices.SortStableFunc(records, func(a, b record) int {
 		return cmp.Or(cmp.Compare(a.revision, b.revision), cmp.Compare(a.kind, b.kind))
 	})
@@ -25,17 +25,46 @@ func (s *Store) replay() (highest uint64, err error) {
 		highest = max(highest, r.revision)
 		of[r.item] = append(of[r.item], r)
 	}
+	faults := map[item]error{}
 	for i, records := range of {
-		t := s.tables[i.resource]
-		if t == nil || !t.isFile(i.Key) {
-			s.cfg.Log.Error("the journal has an object that this version does not keep on disk", "resource", i.resource, "object", i.Key.String())
-			continue
+		fault := errNotOnDisk
+		if t := s.tables[i.resource]; t != nil && t.isFile(i.Key) {
+			fault = t.replay(i, records)
 		}
-		if err := t.replay(i, records); err != nil {
-			s.cfg.Log.Error("a change in the journal cannot be read", "resource", i.resource, "object", i.Key.String(), "error", err)
+		if fault != nil {
+			faults[i] = fault
 		}
 	}
-	return highest, nil
+	return highest, s.keepUnread(damaged, records, faults)
+}
+
+var errNotOnDisk = errors.New("this version does not keep it on disk")
+
+// keepUnread keeps the bytes of the journal that are no record, and the records of objects with a fault.
+func (s *Store) keepUnread(damaged []byte, records []record, faults map[item]error) error {
+	if len(bytes.Trim(damaged, "\x00")) == 0 {
+		damaged = nil // the end of a file that a power failure has left
+	}
+	unread := damaged
+	for _, r := range records {
+		if faults[r.item] != nil {
+			unread = append(unread, r.encode()...)
+		}
+	}
+	if len(unread) == 0 {
+		return nil
+	}
+	file, err := s.journal.keep(unread)
+	if err != nil {
+		return fmt.Errorf("keep what cannot be read: %w", err)
+	}
+	if len(damaged) > 0 {
+		s.cfg.Log.Error("the journal is damaged, or its end is torn and was not acknowledged; the bytes are kept", "file", file, "bytes", len(damaged))
+	}
+	for i, fault := range faults {
+		s.cfg.Log.Error("a change in the journal cannot be read; it is kept, and the manifest of its object stays", "file", file, "resource", i.resource, "object", i.Key.String(), "error", fault)
+	}
+	return nil
 }
 
 // replay gives an object the state of its last change, unless its manifest is as new.
