@@ -208,15 +208,16 @@ func TestStatusAgreesWithCrictl(t *testing.T) {
 		node.Call(n, n.Runtime.StopContainer, &runtime.StopContainerRequest{ContainerId: m.Containers[0].ID, Timeout: 0})
 		e := n.Evictd()
 		e.AwaitPods(4)
-		node.Await(t, "layers to be measured", func() bool {
-			for _, p := range e.Status().Runtime.Pods {
+		node.Await(t, "layers and the image filesystem to be measured", func() bool {
+			status := e.Status().Runtime
+			for _, p := range status.Pods {
 				for _, c := range p.Containers {
 					if c.Layer == "" || strings.HasPrefix(p.Pod, "default/p") && !strings.Contains(c.Layer, "Mi") && c.Layer < "4000" {
 						return false
 					}
 				}
 			}
-			return true
+			return len(status.ImageFs) > 0
 		})
 		var listed struct {
 			Containers []struct {
