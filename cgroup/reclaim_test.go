@@ -3,7 +3,6 @@ package cgroup
 import (
 	"errors"
 	"os"
-	"path/filepath"
 	"testing"
 
 	"github.com/evictd/evictd/internal/require"
@@ -27,7 +26,7 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 		t.Skip("skipped: needs memory.reclaim, Linux 5.19")
 	}
 	const cached = 32 << 20
-	data := fileOnDisk(t, cached)
+	data := require.FileOnDisk(t, cached)
 	m := join(t, s, group)
 	m.do(t, "cat "+data+" >/dev/null")
 	before, err := s.ReclaimState(group)
@@ -57,7 +56,7 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
 	s, group := realGroup(t, bounded())
 	const cached = 32 << 20
-	data := fileOnDisk(t, cached)
+	data := require.FileOnDisk(t, cached)
 	m := join(t, s, group)
 	m.do(t, "cat "+data+" "+data+" >/dev/null")
 	cache := func() int64 {
@@ -84,16 +83,4 @@ func TestThePageCacheOfAGroupWithoutProcessesIsFreed(t *testing.T) {
 	if err := s.FreeMemory(t.Context(), group+"/none"); !errors.Is(err, ErrGone) {
 		t.Errorf("of a group that does not exist: %v", err)
 	}
-}
-
-// fileOnDisk makes a file whose pages can be reclaimed, unlike those of a tmpfs.
-func fileOnDisk(t *testing.T, size int64) (path string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	path = filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(path, nil, 0o644))
-	require.NoError(t, os.Truncate(path, size))
-	return path
 }

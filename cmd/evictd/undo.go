@@ -15,7 +15,7 @@ func undoCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	dir := c.Flags().String("runtime-dir", daemon.DefaultRuntimeDir, "of the evictd that has ended; one that runs keeps its own")
-	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high, and the restart bans of evicted pods, are left to the next evictd, once; after success the bans")
+	result := c.Flags().String("service-result", "", "how evictd has ended, $SERVICE_RESULT of systemd.exec(5): after signal, core-dump and watchdog memory.high and the restart bans of evicted pods are left to the next evictd, once; after success only the restart bans are left to it")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		undone, err := daemon.RecoverAfter(*dir, *result)
 		for _, file := range undone {

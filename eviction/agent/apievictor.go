@@ -96,7 +96,8 @@ func (k *APIEvictor) Kill(v kill.Victim) error {
 	return nil
 }
 
-// request has a pod deleted with the grace in whole seconds, at least one: with none it would not exist any more, and run.
+// request asks for a deletion with the grace in whole seconds, at least one: with a grace of 0 the API server deletes
+// the Pod at once, while its processes still run.
 func (k *APIEvictor) request(w *waiting) {
 	k.agent.requestEviction(wire.EvictionRequest{
 		UID: w.UID, Pod: w.Name, GraceSeconds: max(1, int64(math.Ceil(w.Grace.Seconds()))), Deadline: wire.Instant{Time: w.deadline}, Delete: w.deleted,

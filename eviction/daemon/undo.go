@@ -9,10 +9,9 @@ import (
 	"github.com/evictd/evictd/nodestatus"
 )
 
-// RecoverAfter restores the settings that an evictd has left changed, with how it has ended by
-// systemd.exec(5), $SERVICE_RESULT, and returns the written files. One that was killed is started again:
-// memory.high and the restart bans are left to that, once. One that has stopped has left only the bans of
-// pods whose eviction the API server has.
+// RecoverAfter restores the settings that an evictd has left changed, and returns the written files. The service
+// result is $SERVICE_RESULT of systemd.exec(5), or empty. After a kill memory.high and the restart bans are left, once, to the
+// evictd that is started next. After success all bans that are left are those of evictions that the API server has, and stay.
 func RecoverAfter(runtimeDir, serviceResult string) (undone []string, err error) {
 	undone, err = undo.Recover(runtimeDir)
 	kept, recoverKept := []string{memoryHighDir(runtimeDir), restartBanDir(runtimeDir)}, undo.Recover

@@ -4,6 +4,7 @@ package require
 import (
 	"context"
 	"os"
+	"path/filepath"
 	"sync"
 	"testing"
 )
@@ -22,6 +23,19 @@ func ReadFile(t testing.TB, name string) []byte {
 	text, err := os.ReadFile(name)
 	NoError(t, err)
 	return text
+}
+
+// FileOnDisk makes a file of holes, whose page cache the kernel can reclaim, unlike that of a tmpfs, until the end of
+// the test.
+func FileOnDisk(t testing.TB, size int64) (name string) {
+	t.Helper()
+	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
+	NoError(t, err)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	name = filepath.Join(dir, "file")
+	NoError(t, os.WriteFile(name, nil, 0o644))
+	NoError(t, os.Truncate(name, size))
+	return name
 }
 
 // Running runs a function in a goroutine of its own until stop is called, which waits for its

@@ -33,7 +33,7 @@ func evictsOnlyTheReader(t *testing.T, n *harness.Node) {
 	bystander.Do("hold 16Mi")
 	d := n.Evictd(sandbox.EvictionHard("memory.available<256Mi"), noTransition, sandbox.Config(configFile(t, "memoryModel: workingSet")))
 	d.AwaitPods(memorySignal, bystander, reader)
-	reader.Send("read %s 3", cached(t, 280*harness.MiB))
+	reader.Send("read %s 3", require.FileOnDisk(t, 280*harness.MiB))
 	d.AwaitGone(reader)
 	if m := n.Memory(reader.Group); m.ActiveFile.Or(0) > 16*harness.MiB {
 		t.Errorf("the cgroup of the victim has %d bytes of page cache in use", m.ActiveFile.Or(0))
@@ -51,7 +51,7 @@ func TestAPodThatHasEndedByItselfIsNotEvicted(t *testing.T) {
 	t.Parallel()
 	n := harness.NewNode(t, 512*harness.MiB, nodePIDs)
 	ended, parent, victim := n.Start("ended", sandbox.Spec{}), n.Start("parent", sandbox.Spec{}), n.Start("victim", sandbox.Spec{})
-	ended.Do("read %s 3", cached(t, 200*harness.MiB))
+	ended.Do("read %s 3", require.FileOnDisk(t, 200*harness.MiB))
 	parent.Do("fork 1")
 	child := slices.DeleteFunc(n.Processes(parent.Group), func(pid int) bool { return pid == parent.PID() })[0]
 	require.NoError(t, n.Cgroups.Add(ended.Container(), child))

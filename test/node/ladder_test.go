@@ -46,7 +46,7 @@ var shortages = []shortage{
 			reader := n.Start("reader", sandbox.Spec{Priority: 10})
 			var files []string
 			for range 12 {
-				files = append(files, cached(n.T.(*testing.T), 40*harness.MiB))
+				files = append(files, require.FileOnDisk(n.T, 40*harness.MiB))
 			}
 			return []*harness.Pod{reader}, func(second int) {
 				if second < len(files) {

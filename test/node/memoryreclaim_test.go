@@ -2,7 +2,6 @@ package node_test
 
 import (
 	"fmt"
-	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -33,18 +32,6 @@ func reclaims(t *testing.T, grace, settings string) []string {
 	}
 }
 
-// cached makes a file of a size on a disk.
-func cached(t *testing.T, size int64) (file string) {
-	t.Helper()
-	dir, err := os.MkdirTemp("/var/lib", "evictd-test-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.RemoveAll(dir) })
-	file = filepath.Join(dir, "file")
-	require.NoError(t, os.WriteFile(file, nil, 0o644))
-	require.NoError(t, os.Truncate(file, size)) // holes are cached like data
-	return file
-}
-
 // stat is a figure of memory.stat of a pod's cgroup.
 func stat(p *harness.Pod, key string) string {
 	p.Node.T.Helper()
@@ -71,11 +58,11 @@ func TestMachineReclaimsPageCacheInPlaceOfAnEviction(t *testing.T) {
 			bystander.Do("hold 48Mi")
 			within := n.Start("within", sandbox.Spec{Request: "300Mi", Priority: 10})
 			reader := n.Start("reader", sandbox.Spec{Priority: 10})
-			within.Do("read %s 3", cached(t, 48*harness.MiB))
+			within.Do("read %s 3", require.FileOnDisk(t, 48*harness.MiB))
 			scanned := stat(within, "pgscan")
 			d := n.Evictd(reclaims(t, "20s", settings)...)
 			d.AwaitPods(memorySignal, bystander, within, reader)
-			reader.Do("read %s 3", cached(t, 200*harness.MiB))
+			reader.Do("read %s 3", require.FileOnDisk(t, 200*harness.MiB))
 			if name == "without" {
 				if e := d.AwaitGone(bystander); e.Signal != memorySignal {
 					t.Errorf("evicted for %s", e.Signal)
@@ -90,7 +77,7 @@ func TestMachineReclaimsPageCacheInPlaceOfAnEviction(t *testing.T) {
 				t.Errorf("the kernel has scanned %s pages of a pod within its request, %s before", now, scanned)
 			}
 			d.Stop()
-			reader.Do("read %s", cached(t, harness.MiB)) // it runs as before
+			reader.Do("read %s", require.FileOnDisk(t, harness.MiB)) // it runs as before
 		})
 	}
 }
@@ -110,7 +97,7 @@ func TestMachineEvictsForAHardThresholdWhileMemoryIsReclaimed(t *testing.T) {
 			bomb := n.Start("bomb", sandbox.Spec{})
 			d := n.Evictd(reclaims(t, "10m", settings)...)
 			d.AwaitPods(memorySignal, bystander, reader, bomb)
-			reader.Do("read %s 3", cached(t, 200*harness.MiB))
+			reader.Do("read %s 3", require.FileOnDisk(t, 200*harness.MiB))
 			if strings.HasPrefix(settings, "memoryReclaim") {
 				d.AwaitLog(`step=reclaim over=false of="`)
 			}

@@ -44,7 +44,7 @@ func thrashing(t *testing.T) (n *harness.Node, resident, reader *harness.Pod, th
 // written makes a file of a size on a disk, without holes and not cached.
 func written(t *testing.T, size int64) (file string) {
 	t.Helper()
-	file = cached(t, 0)
+	file = require.FileOnDisk(t, 0)
 	f, err := os.OpenFile(file, os.O_WRONLY, 0)
 	require.NoError(t, err)
 	defer f.Close()

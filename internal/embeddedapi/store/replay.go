@@ -45,13 +45,13 @@ func (s *Store) keepUnread(damaged []byte, records []record, faults map[item]err
 	if len(bytes.Trim(damaged, "\x00")) == 0 {
 		damaged = nil // the end of a file that a power failure has left
 	}
-	unread := damaged
+	var unread []byte
 	for _, r := range records {
 		if faults[r.item] != nil {
 			unread = append(unread, r.encode()...)
 		}
 	}
-	if len(unread) == 0 {
+	if unread = append(unread, damaged...); len(unread) == 0 { // records first: behind damage they might not be read
 		return nil
 	}
 	file, err := s.journal.keep(unread)

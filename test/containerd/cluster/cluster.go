@@ -94,11 +94,12 @@ func Start(t testing.TB, o Options) *Cluster {
 		t.Skip("skipped: needs a tmpfs at /dev/shm:", err)
 	}
 	t.Cleanup(func() { os.RemoveAll(c.memory) })
-	c.startServer(o.Embedded || o.Bare)
+	o.Embedded = o.Embedded || o.Bare
+	c.startServer(o.Embedded)
 	if !o.Bare {
 		c.runProgram("kube-controller-manager", controllers, "--cert-dir="+c.dir)
 	}
-	if o.Embedded || o.Bare {
+	if o.Embedded {
 		harness.Scheduler(t, filepath.Join(harness.Dir(t), "scheduler.sock"), c.API.Args(apiserver.Kube)...)
 	} else {
 		c.grant()

@@ -75,9 +75,9 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	describeMachine()
 	fmt.Printf("%d nodes, %d pods on %s\n", b.nodes, b.pods, b.on)
 	fmt.Print("not measured: kubelets and their leases, and watches of clients other than the scheduler and this program\n")
-	fmt.Print("its CPU s is the scheduler's from its start to the last pod bound; of it start is until the first pod is bound, with the lists of the cluster; us CPU after is the rest, for a pod\n\n")
+	fmt.Print("CPU s: CPU time of the scheduler until the last pod is bound\nstart CPU s: the part of it until the first pod is bound, which contains listing the cluster\nus CPU/pod: the rest of it, per pod\n\n")
 	fmt.Printf("%-8s %-17s %8s %8s %11s %9s %8s %11s %10s %11s %12s %12s %13s %15s %11s %11s %6s\n", "pods", "bound by", "bound", "pods/s", "first after",
-		"attempts", "ms each", "ms for room", "its CPU s", "of it start", "us CPU after", "its peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
+		"attempts", "ms each", "ms for room", "CPU s", "start CPU s", "us CPU/pod", "peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
 	var summary strings.Builder
 	for _, kind := range kinds {
 		rates, err := b.measureKind(ctx, kind, binders)
