@@ -9,6 +9,7 @@ import (
 	"cmp"
 	"maps"
 	"slices"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -40,7 +41,7 @@ func NewClasses() *Classes {
 // where it has none, and checks that both names, and its labels, could be in a cluster.
 func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList) {
 	path := field.NewPath("metadata")
-	faults = metav1validation.ValidateLabels(object.GetLabels(), path.Child("labels"))
+	faults = Sorted(metav1validation.ValidateLabels(object.GetLabels(), path.Child("labels")))
 	uid := object.GetName()
 	if namespaced {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault))
@@ -56,6 +57,12 @@ func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList
 	for _, why := range validation.IsDNS1123Subdomain(object.GetName()) {
 		faults = append(faults, field.Invalid(path.Child("name"), object.GetName(), why))
 	}
+	return faults
+}
+
+// Sorted sorts faults by their text, in place: those found in a map have another order each time.
+func Sorted(faults field.ErrorList) field.ErrorList {
+	slices.SortFunc(faults, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
 	return faults
 }
 

@@ -246,7 +246,7 @@ func TestObjectsHaveANameANamespaceAndAUID(t *testing.T) {
 		{"{name: a, uid: u}", true, "u", nil},
 		{"{name: a.b-c}", false, "a.b-c", nil},
 		{"{name: A_b, namespace: a.b}", true, "a.b/A_b", []string{`metadata.namespace: Invalid value: "a.b"`, `metadata.name: Invalid value: "A_b"`}},
-		{"{name: a, labels: {b c: d, e: f/g}}", true, "default/a", []string{`metadata.labels: Invalid value: "b c"`, `metadata.labels: Invalid value: "f/g"`}},
+		{"{name: a, labels: {b c: d, e: f/g, h i: j, k l: m}}", true, "default/a", []string{`metadata.labels: Invalid value: "b c"`, `metadata.labels: Invalid value: "f/g"`, `metadata.labels: Invalid value: "h i"`, `metadata.labels: Invalid value: "k l"`}},
 		{"{}", true, "default/", []string{"metadata.name: Required value"}},
 	} {
 		pod := read[v1.Pod](t, "metadata: "+test.meta)

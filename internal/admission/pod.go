@@ -21,7 +21,7 @@ import (
 func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	path := field.NewPath("spec")
 	faults = append(faults, checkRequests(&pod.Spec, path)...)
-	faults = append(faults, metav1validation.ValidateLabels(pod.Spec.NodeSelector, path.Child("nodeSelector"))...)
+	faults = append(faults, Sorted(metav1validation.ValidateLabels(pod.Spec.NodeSelector, path.Child("nodeSelector")))...)
 	faults = append(faults, CheckSelectors(&pod.Spec, path)...)
 	return append(faults, c.SetPod(pod)...)
 }
