@@ -69,7 +69,8 @@ func (p *Publisher) resize(ctx context.Context, r *wire.Resize) error {
 }
 
 func (p *Publisher) tryResize(ctx context.Context, r *wire.Resize) error {
-	pod, err := p.client.CoreV1().Pods(r.Namespace).Get(ctx, r.Name, metav1.GetOptions{})
+	pods := p.client.CoreV1().Pods(r.Namespace)
+	pod, err := pods.Get(ctx, r.Name, metav1.GetOptions{})
 	if apierrors.IsNotFound(err) || err == nil && pod.UID != r.UID {
 		return errPodGone
 	}
@@ -94,7 +95,12 @@ func (p *Publisher) tryResize(ctx context.Context, r *wire.Resize) error {
 		"metadata": object{"uid": pod.UID, "resourceVersion": pod.ResourceVersion},
 		"spec":     object{field: []object{{"name": r.Container, "resources": resources}}},
 	}
-	_, err = p.client.CoreV1().Pods(r.Namespace).Patch(ctx, r.Name, types.StrategicMergePatchType, patch(body), metav1.PatchOptions{}, "resize")
+	_, err = pods.Patch(ctx, r.Name, types.StrategicMergePatchType, patch(body), metav1.PatchOptions{}, "resize")
+	if apierrors.IsNotFound(err) { // the pod, or pods/resize
+		if _, deleted := pods.Get(ctx, r.Name, metav1.GetOptions{}); apierrors.IsNotFound(deleted) {
+			return errPodGone
+		}
+	}
 	if apierrors.IsNotFound(err) || apierrors.IsMethodNotSupported(err) {
 		return fmt.Errorf("the API server has no pods/resize, which Kubernetes has from 1.33 on: %w", err)
 	}

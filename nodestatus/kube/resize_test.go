@@ -91,6 +91,24 @@ func TestAResizeIsRepeatedWhereThePodHasChangedMeanwhile(t *testing.T) {
 	}
 }
 
+// TestAPodThatIsDeletedMeanwhileHasNoFailedResize deletes the pod between the two requests.
+//
+// rule: M.156
+func TestAPodThatIsDeletedMeanwhileHasNoFailedResize(t *testing.T) {
+	w := newFixture(t, nodestatus.Native)
+	pod, last := w.limited("pod"), w.limited("last")
+	w.fail(1, http.MethodPatch, "/resize", func(r *http.Request) (*http.Response, error) {
+		require.NoError(t, w.api.CoreV1().Pods("default").Delete(t.Context(), pod.Name, metav1.DeleteOptions{GracePeriodSeconds: new(int64)}))
+		return status(http.StatusNotFound, metav1.StatusReasonNotFound)(r)
+	})
+	w.publisher.Handle(resizeOf(pod, 100<<20))
+	w.publisher.Handle(resizeOf(last, 90<<20))
+	await(t, "the event of the last", func() bool { return len(w.eventsOf(last)) == 1 })
+	if all := w.eventsOf(pod); len(all) != 0 {
+		t.Errorf("events %q", all)
+	}
+}
+
 // TestAResizeThatIsRefusedHasOneEventForEachReason has a limit be another than evictd knows, and an API server
 // have no pods/resize.
 //
