@@ -91,11 +91,18 @@ func (j *journal) close() (err error) {
 	return err
 }
 
-// keep writes records that cannot be read to a file of their own. The same records have the same file.
+// keep writes what cannot be read to a file of its own, and cuts off what is no record: behind records that are added
+// later, a part of it might be read as one. The same bytes have the same file.
 func (j *journal) keep(unread []byte) (path string, err error) {
 	path = filepath.Join(j.dir, fmt.Sprintf("unread-%08x", crc32.Checksum(unread, castagnoli)))
 	_, err = fill(path, unread, true)
-	return path, errors.Join(err, syncDir(j.dir))
+	if err = errors.Join(err, syncDir(j.dir)); err != nil {
+		return path, err
+	}
+	for i, f := range j.files {
+		err = errors.Join(err, f.Truncate(j.sizes[i]))
+	}
+	return path, err
 }
 
 // add writes the record of a change and makes the object pending, nil where it was removed. It

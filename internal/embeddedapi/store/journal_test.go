@@ -231,6 +231,28 @@ func TestChangeThatAVersionCannotReadIsKept(t *testing.T) {
 	check(t, open(t, dir), dir, map[string]string{"a": "x2", "b": "x2"})
 }
 
+// TestDamageIsNotReadBehindLaterRecords damages the length of a record, and adds another of as many bytes in its place:
+// the records behind it, which were kept, are older than what has happened since.
+func TestDamageIsNotReadBehindLaterRecords(t *testing.T) {
+	dir := t.TempDir()
+	s := open(t, dir)
+	used := filepath.Join(dir, journalDir, fmt.Sprint(s.journal.current))
+	set(t, s.Table("nodes"), "a", "x1234567")
+	set(t, s.Table("nodes"), "b", "x1")
+	kill(t, s)
+	text := require.ReadFile(t, used)
+	text[3] ^= 0x40
+	require.NoError(t, os.WriteFile(used, text, 0o640))
+	s = open(t, dir)
+	check(t, s, dir, map[string]string{"a": "", "b": ""})
+	if filepath.Join(dir, journalDir, fmt.Sprint(s.journal.current)) != used {
+		t.Fatal("another file is used")
+	}
+	set(t, s.Table("nodes"), "a", "x") // its revision, which is greater by far, takes 7 bytes more
+	kill(t, s)
+	check(t, open(t, dir), dir, map[string]string{"a": "x", "b": ""})
+}
+
 // TestManifestsAreWrittenOnceForSeveralChanges holds that only the last state is written.
 func TestManifestsAreWrittenOnceForSeveralChanges(t *testing.T) {
 	dir := t.TempDir()
