@@ -57,6 +57,7 @@ type Journal struct {
 	entries map[key]kept
 	next    uint64
 	pending []line
+	omitted bool   // pending lacks changes, which the map has
 	changes uint64 // so far
 	written []func(changes uint64)
 	wake    chan struct{}
@@ -197,11 +198,8 @@ func (j *Journal) change(l line) {
 	j.apply(l)
 	j.changes++
 	j.pending = append(j.pending, l)
-	if len(j.pending) > 2*maxEntries { // the disk hangs: the map has the entries
-		j.pending = nil
-		for _, e := range j.sorted() {
-			j.pending = append(j.pending, line{Entry: e})
-		}
+	if len(j.pending) > 2*maxEntries { // the disk hangs
+		j.pending, j.omitted = nil, true
 	}
 	select {
 	case j.wake <- struct{}{}:
@@ -285,9 +283,12 @@ func (j *Journal) scheduleRetry() {
 // flush makes pending changes durable.
 func (j *Journal) flush() error {
 	j.mu.Lock()
-	pending, changes, written := j.pending, j.changes, j.written
-	j.pending = nil
+	pending, omitted, changes, written := j.pending, j.omitted, j.changes, j.written
+	j.pending, j.omitted = nil, false
 	j.mu.Unlock()
+	if omitted {
+		j.size, j.whole = compactBytes+1, false
+	}
 	err := j.save(pending)
 	if err == nil {
 		for _, f := range written {

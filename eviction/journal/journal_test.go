@@ -61,6 +61,23 @@ func TestWhatWasPutIsThereAfterARestartAndWhatWasDroppedIsNot(t *testing.T) {
 	}
 }
 
+// TestEntryThatWasDroppedWhileTheDiskHungIsNotThere changes more than are kept for a disk that hangs.
+func TestEntryThatWasDroppedWhileTheDiskHungIsNotThere(t *testing.T) {
+	dir := t.TempDir()
+	j, _ := open(t, dir)
+	put(t, j, "intent", "a", 1)
+	written(t, j)
+	j.Drop("intent", "a")
+	for i := range 2*maxEntries + 1 {
+		put(t, j, "intent", "b", i)
+	}
+	written(t, j)
+	j, _ = open(t, dir)
+	if got, want := ids(j, "intent"), fmt.Sprint("b=", 2*maxEntries); got != want {
+		t.Errorf("intents %q, want %q", got, want)
+	}
+}
+
 func TestTornTailIsSetAsideAndWhatCameBeforeIsKept(t *testing.T) {
 	dir := t.TempDir()
 	j, _ := open(t, dir)
