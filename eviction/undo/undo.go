@@ -48,6 +48,8 @@ type record struct {
 	Path string `json:"path"`
 	Was  string `json:"was"`
 	Set  string `json:"set"`
+	// Before was set before Set. While it is recorded, the file may have either.
+	Before string `json:"before,omitempty"`
 }
 
 // Set writes a value to a file until the change is undone. Of several changes of one
@@ -57,6 +59,7 @@ func (l *Log) Set(path, value string) (*Change, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	c := l.changes[path]
+	var before record
 	if c == nil {
 		was, err := read(path)
 		if err != nil {
@@ -68,17 +71,18 @@ func (l *Log) Set(path, value string) (*Change, error) {
 		if c, err = l.add(record{Path: path, Was: was, Set: value}); err != nil {
 			return nil, fmt.Errorf("set %s: %w", path, err)
 		}
-	} else if c.Set != value {
-		changed := c.record
-		changed.Set = value
+	} else if before = c.record; c.Set != value {
+		changed := record{Path: path, Was: c.Was, Set: value, Before: c.Set}
 		if err := l.write(c.slot, changed); err != nil {
 			return nil, fmt.Errorf("set %s: %w", path, err)
 		}
-		c.record = changed
+		c.Set = value
 	}
 	if err := write(path, value); err != nil {
 		if c.holders == 0 {
 			l.forget(c)
+		} else {
+			c.record = before // a process that is killed now leaves a record of both
 		}
 		return nil, err
 	}
@@ -104,7 +108,7 @@ func (c *Change) Undo() error {
 // restore says whether it has written.
 func (r *record) restore() (bool, error) {
 	now, err := read(r.Path)
-	if err == nil && !shows(now, r.Set) {
+	if err == nil && !shows(now, r.Set) && (r.Before == "" || !shows(now, r.Before)) {
 		return false, nil
 	}
 	if err == nil {

@@ -194,6 +194,33 @@ func TestWhatCannotBeRecordedIsNotChanged(t *testing.T) {
 	mustHold(t, path, "2")
 }
 
+// TestAProcessThatIsKilledBetweenARecordAndItsChangeHasChangedNothingForGood has a file keep the first of two values.
+func TestAProcessThatIsKilledBetweenARecordAndItsChangeHasChangedNothingForGood(t *testing.T) {
+	dir, path := t.TempDir(), setting(t, "max")
+	l := openLog(t, dir)
+	set(t, l, path, "5")
+	set(t, l, path, "7")
+	put(t, path, "5")
+	crash(l)
+	if undone, err := Recover(dir); err != nil || len(undone) != 1 {
+		t.Errorf("undone %v, %v", undone, err)
+	}
+	mustHold(t, path, "max")
+}
+
+func TestAValueThatIsRefusedLeavesTheOneBefore(t *testing.T) {
+	path, l := setting(t, "max"), openLog(t, t.TempDir())
+	first := set(t, l, path, "5")
+	aside := path + ".aside"
+	require.NoError(t, errors.Join(os.Rename(path, aside), os.Mkdir(path, 0o755)))
+	if _, err := l.Set(path, "7"); err == nil {
+		t.Error("no error")
+	}
+	require.NoError(t, errors.Join(os.Remove(path), os.Rename(aside, path)))
+	undo(t, first)
+	mustHold(t, path, "max")
+}
+
 func TestATornRecordIsPassedOver(t *testing.T) {
 	dir, path := t.TempDir(), setting(t, "2")
 	l := openLog(t, dir)
