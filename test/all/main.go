@@ -189,21 +189,25 @@ func (r *runner) part(ctx context.Context, number int, p part, out io.Writer) {
 	r.results[number] = is
 }
 
-// make makes targets, each once for all parts: another may be using what it has made.
+// make makes targets, one at a time, and each once for all parts: another may be using what it has made.
 func (r *runner) make(ctx context.Context, targets []string, out io.Writer) error {
-	r.making.Lock()
-	defer r.making.Unlock()
 	for _, target := range targets {
-		err, is := r.made[target]
-		if !is {
-			err = command(ctx, out, "make", "--no-print-directory", target).Run()
-			r.made[target] = err
-		}
-		if err != nil {
+		if err := r.makeOne(ctx, target, out); err != nil {
 			return fmt.Errorf("make %s: %w", target, err)
 		}
 	}
 	return nil
+}
+
+func (r *runner) makeOne(ctx context.Context, target string, out io.Writer) error {
+	r.making.Lock()
+	defer r.making.Unlock()
+	err, is := r.made[target]
+	if !is {
+		err = command(ctx, out, "make", "--no-print-directory", target).Run()
+		r.made[target] = err
+	}
+	return err
 }
 
 // report writes what was skipped, and the times of the parts.

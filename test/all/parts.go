@@ -47,7 +47,7 @@ var parts = []part{
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
 		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
-		builds: []string{"deb", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
+		builds: []string{"deb", "controlplane-if-possible", "containerd-if-possible", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
 		needs:  []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 		beside: true,
 	},
