@@ -194,8 +194,8 @@ func TestWhatCannotBeRecordedIsNotChanged(t *testing.T) {
 	mustHold(t, path, "2")
 }
 
-// TestAProcessThatIsKilledBetweenARecordAndItsChangeHasChangedNothingForGood has a file keep the first of two values.
-func TestAProcessThatIsKilledBetweenARecordAndItsChangeHasChangedNothingForGood(t *testing.T) {
+// TestAProcessThatIsKilledBeforeItsSecondChangeHasChangedNothingPermanently has a file keep the first of two values.
+func TestAProcessThatIsKilledBeforeItsSecondChangeHasChangedNothingPermanently(t *testing.T) {
 	dir, path := t.TempDir(), setting(t, "max")
 	l := openLog(t, dir)
 	set(t, l, path, "5")
