@@ -9,7 +9,6 @@
 package main
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"flag"
@@ -21,7 +20,6 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync"
 	"syscall"
 	"text/tabwriter"
 	"time"
@@ -110,132 +108,56 @@ type result struct {
 	err         error
 }
 
-// run runs all parts, whether or not those before failed: those that wait most of the time one after the other beside the
-// rest, whose output is written when they have ended.
+// run runs parts one after the other, whether or not those before failed.
 func run(ctx context.Context, chosen []part, flags []string) error {
 	dir, err := os.MkdirTemp("", "evictd-tests-")
 	if err != nil {
 		return err
 	}
 	defer os.RemoveAll(dir)
-	r := &runner{dir: dir, flags: flags, made: map[string]error{}, results: make([]result, len(chosen)), begun: time.Now()}
-	build := exec.CommandContext(ctx, "go", "build", "-modfile=internal/tools/go.mod", "-o", r.gotestsum(), "gotest.tools/gotestsum")
+	gotestsum := filepath.Join(dir, "gotestsum")
+	build := exec.CommandContext(ctx, "go", "build", "-modfile=internal/tools/go.mod", "-o", gotestsum, "gotest.tools/gotestsum")
 	if out, err := build.CombinedOutput(); err != nil {
 		return fmt.Errorf("build gotestsum: %w\n%s", err, out)
 	}
 	if len(chosen) > 1 {
 		plan(os.Stdout, chosen)
 	}
-	if err := r.buildPrograms(ctx); err != nil {
+	programs, err := buildPrograms(ctx, dir)
+	if err != nil {
 		return err
 	}
-	isBeside := func(p part) bool { return p.beside && len(chosen) > 1 }
-	var beside sync.WaitGroup
-	beside.Go(func() {
-		for i, p := range chosen {
-			if isBeside(p) {
-				var out bytes.Buffer
-				r.part(ctx, i, p, &out)
-				_, _ = out.WriteTo(os.Stdout)
-			}
-		}
-	})
-	for i, p := range chosen {
-		if p.alone {
-			beside.Wait()
-		}
-		if !isBeside(p) {
-			r.part(ctx, i, p, os.Stdout)
-		}
-	}
-	beside.Wait()
-	return errors.Join(r.report(), ctx.Err())
-}
-
-// runner runs parts. Any goroutine may run one.
-type runner struct {
-	dir     string // of what is made for all parts
-	flags   []string
-	results []result // by the number of the part
-	begun   time.Time
-
-	making sync.Mutex
-	made   map[string]error // by the make target
-}
-
-func (r *runner) gotestsum() string { return filepath.Join(r.dir, "gotestsum") }
-
-// programs is the directory of evictd's programs.
-func (r *runner) programs() string { return filepath.Join(r.dir, "bin") }
-
-// events is the file with the output of go test -json of a part.
-func (r *runner) events(number int) string { return filepath.Join(r.dir, fmt.Sprint(number)) }
-
-// part runs a part. Its output is written to out.
-func (r *runner) part(ctx context.Context, number int, p part, out io.Writer) {
-	if len(r.results) > 1 {
-		fmt.Fprintf(out, "\n== %s: %s\n", p.name, p.tests)
-	}
-	is := result{part: p}
-	begun := time.Now()
-	is.err = r.make(ctx, p.builds, out)
-	is.built, begun = time.Since(begun), time.Now()
-	if is.err == nil {
-		is.err = p.test(ctx, r, r.events(number), out)
-	}
-	if is.took = time.Since(begun); is.err != nil {
-		fmt.Fprintf(out, "%s: %v\n", p.name, is.err)
-	}
-	r.results[number] = is
-}
-
-// make makes targets, one at a time, and each once for all parts: another may be using what it has made.
-func (r *runner) make(ctx context.Context, targets []string, out io.Writer) error {
-	for _, target := range targets {
-		if err := r.makeOne(ctx, target, out); err != nil {
-			return fmt.Errorf("make %s: %w", target, err)
-		}
-	}
-	return nil
-}
-
-func (r *runner) makeOne(ctx context.Context, target string, out io.Writer) error {
-	r.making.Lock()
-	defer r.making.Unlock()
-	err, is := r.made[target]
-	if !is {
-		err = command(ctx, out, "make", "--no-print-directory", target).Run()
-		r.made[target] = err
-	}
-	return err
-}
-
-// report writes what was skipped, and the times of the parts.
-func (r *runner) report() error {
 	skipped := map[string]int{}
-	for i := range r.results {
-		if err := addSkips(r.events(i), skipped); err != nil {
+	var results []result
+	for i, p := range chosen {
+		events := filepath.Join(dir, fmt.Sprint(i))
+		if len(chosen) > 1 {
+			fmt.Printf("\n== %s: %s\n", p.name, p.tests)
+		}
+		results = append(results, p.test(ctx, gotestsum, events, programs, flags))
+		if err := addSkips(events, skipped); err != nil {
 			return err
 		}
 	}
 	writeSkips(os.Stdout, skipped)
-	if len(r.results) > 1 {
-		table(os.Stdout, r.results, time.Since(r.begun))
+	if len(chosen) > 1 {
+		table(os.Stdout, results)
 	}
-	if slices.ContainsFunc(r.results, func(r result) bool { return r.err != nil }) {
+	if slices.ContainsFunc(results, func(r result) bool { return r.err != nil }) {
 		return errFailed
 	}
-	return nil
+	return ctx.Err()
 }
 
 // buildPrograms builds evictd's programs once for all parts, where every user can execute
-// them.
-func (r *runner) buildPrograms(ctx context.Context) error {
-	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", r.programs()+"/", "./cmd/...")
+// them, and returns their directory.
+func buildPrograms(ctx context.Context, dir string) (string, error) {
+	programs := filepath.Join(dir, "bin")
+	build := exec.CommandContext(ctx, "go", "build", "-buildvcs=false", "-ldflags=-s -w", "-o", programs+"/", "./cmd/...")
 	if out, err := build.CombinedOutput(); err != nil {
-		return fmt.Errorf("build the programs: %w\n%s", err, out)
+		return "", fmt.Errorf("build the programs: %w\n%s", err, out)
 	}
-	return errors.Join(os.Chmod(r.dir, 0o755), os.Chmod(r.programs(), 0o755))
+	return programs, errors.Join(os.Chmod(dir, 0o755), os.Chmod(programs, 0o755))
 }
 
 // plan writes what the parts test, what they build and what they need that is missing.
@@ -262,29 +184,39 @@ func plan(out io.Writer, chosen []part) {
 	}
 }
 
-// test runs the tests of a part; events is a new file for the output of go test -json.
-func (p part) test(ctx context.Context, r *runner, events string, out io.Writer) error {
+// test builds what a part needs and runs its tests; events is a new file for the
+// output of go test -json, programs the directory of evictd's programs.
+func (p part) test(ctx context.Context, gotestsum, events, programs string, flags []string) (r result) {
+	r.part = p
+	begun := time.Now()
+	if len(p.builds) > 0 {
+		make := command(ctx, "make", append([]string{"--no-print-directory"}, p.builds...)...)
+		if r.err = make.Run(); r.err != nil {
+			return r
+		}
+	}
 	packages, err := p.patterns(ctx)
 	if err != nil {
-		return err
+		r.err = err
+		return r
 	}
+	r.built, begun = time.Since(begun), time.Now()
 	// Without DWARF (-w) a test binary links in half of the time; `make check` vets.
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + events, "--", "-vet=off", "-ldflags=-w", "-count=1", "-timeout=60m"}
 	if p.run != "" {
 		args = append(args, "-run="+p.run)
 	}
-	test := command(ctx, out, r.gotestsum(), slices.Concat(args, r.flags, packages)...)
-	test.Dir, test.Env = p.module, append(append(os.Environ(), sandbox.ProgramsVariable+"="+r.programs()), p.env...)
-	return test.Run()
+	test := command(ctx, gotestsum, slices.Concat(args, flags, packages)...)
+	test.Dir, test.Env = p.module, append(append(os.Environ(), sandbox.ProgramsVariable+"="+programs), p.env...)
+	r.err = test.Run()
+	r.took = time.Since(begun)
+	return r
 }
 
-// command writes to out and gets SIGTERM when ctx ends.
-func command(ctx context.Context, out io.Writer, name string, args ...string) *exec.Cmd {
+// command writes to the standard output and gets SIGTERM when ctx ends.
+func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 	c := exec.CommandContext(ctx, name, args...)
-	c.Stdout, c.Stderr = out, out
-	if out == io.Writer(os.Stdout) {
-		c.Stderr = os.Stderr
-	}
+	c.Stdout, c.Stderr = os.Stdout, os.Stderr
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	return c
 }
@@ -325,16 +257,18 @@ func addSkips(events string, skipped map[string]int) error {
 	return countSkips(file, skipped)
 }
 
-// table writes the times of the parts and of all, and which failed.
-func table(out io.Writer, results []result, all time.Duration) {
+// table writes the times of the parts, and which failed.
+func table(out io.Writer, results []result) {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', tabwriter.AlignRight)
 	fmt.Fprintln(w, "\nPART\tBUILD\tTESTS\t\t")
+	var all time.Duration
 	for _, r := range results {
 		outcome := "ok"
 		if r.err != nil {
 			outcome = "FAILED"
 		}
 		fmt.Fprintf(w, "%s\t%v\t%v\t%s\t\n", r.name, r.built.Round(time.Second), r.took.Round(time.Second), outcome)
+		all += r.built + r.took
 	}
 	fmt.Fprintf(w, "all\t\t%v\t\t\n", all.Round(time.Second))
 	w.Flush()

@@ -17,8 +17,6 @@ type part struct {
 	builds   []string // make targets that are made first
 	takes    string   // what the builds take the first time; empty for little
 	needs    []need   // beside Go, git and make
-	beside   bool     // it waits most of the time, and runs beside the others
-	alone    bool     // it runs after those that run beside the others
 }
 
 // need is a program that tests of a part run, and the Debian package that has it.
@@ -42,14 +40,6 @@ var parts = []part{
 		name: "playground", tests: "make run and its variants, black-box",
 		packages: []string{"./cmd/evictd-playground"},
 		builds:   []string{"build"},
-		beside:   true,
-	},
-	{
-		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
-		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
-		builds: []string{"deb", "controlplane-if-possible", "containerd-if-possible", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
-		needs:  []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
-		beside: true,
 	},
 	{
 		name: "docs", tests: "every command that the documentation shows",
@@ -64,11 +54,6 @@ var parts = []part{
 		name: "monitoring", tests: "alerts and dashboards in Prometheus' rule engine",
 		module: "test/monitoring", packages: []string{"./..."},
 		takes: "2 minutes",
-	},
-	{
-		name: "browser", tests: "the status pages in Chromium",
-		module: "test/browser", packages: []string{"./..."},
-		needs: []need{{"chromium", "chromium"}},
 	},
 	{
 		name: "packages", tests: "the container images and what make release leaves, for both architectures, reproducible, with what they say of themselves",
@@ -103,16 +88,26 @@ var parts = []part{
 		needs: []need{{"gcc", "gcc"}, {"containerd", "containerd"}, {"runc", "runc"}, ext4, xfs, loopMounts},
 	},
 	{
+		name: "cluster", tests: "evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes; the embedded API with real kubelets",
+		module: "test/containerd", packages: []string{"./cluster"},
+		builds: []string{"cluster-if-possible", "helm-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
+		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
+	},
+	{
 		name: "systemd", tests: "the Debian package and the image of systemd-sysext under systemd in namespaces",
 		packages: []string{"./test/systemd"},
 		builds:   []string{"deb", "sysext"},
 		needs:    []need{{"systemd-analyze", "systemd"}, {"dpkg-deb", "dpkg"}, {"deb-systemd-helper", "init-system-helpers"}, {"pgrep", "procps"}},
 	},
 	{
-		name: "cluster", tests: "evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes; the embedded API with real kubelets",
-		module: "test/containerd", packages: []string{"./cluster"},
-		builds: []string{"cluster-if-possible", "helm-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
-		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
-		alone: true,
+		name: "browser", tests: "the status pages in Chromium",
+		module: "test/browser", packages: []string{"./..."},
+		needs: []need{{"chromium", "chromium"}},
+	},
+	{
+		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
+		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
+		builds: []string{"deb", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
+		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},
 }
