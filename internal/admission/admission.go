@@ -7,9 +7,9 @@ package admission
 
 import (
 	"cmp"
+	"iter"
 	"maps"
 	"slices"
-	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -41,7 +41,7 @@ func NewClasses() *Classes {
 // where it has none, and checks that both names, and its labels, could be in a cluster.
 func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList) {
 	path := field.NewPath("metadata")
-	faults = Sorted(metav1validation.ValidateLabels(object.GetLabels(), path.Child("labels")))
+	faults = CheckLabels(object.GetLabels(), path.Child("labels"))
 	uid := object.GetName()
 	if namespaced {
 		object.SetNamespace(cmp.Or(object.GetNamespace(), metav1.NamespaceDefault))
@@ -60,10 +60,27 @@ func CompleteMeta(object metav1.Object, namespaced bool) (faults field.ErrorList
 	return faults
 }
 
-// Sorted sorts faults by their text, in place: those found in a map have another order each time.
-func Sorted(faults field.ErrorList) field.ErrorList {
-	slices.SortFunc(faults, func(a, b *field.Error) int { return strings.Compare(a.Error(), b.Error()) })
+// CheckLabels checks labels, or a selector of the same form, in the order of their keys.
+func CheckLabels(labels map[string]string, path *field.Path) (faults field.ErrorList) {
+	if faults = metav1validation.ValidateLabels(labels, path); len(faults) <= 1 {
+		return faults
+	}
+	faults = nil
+	for key, value := range InOrder(labels) {
+		faults = append(faults, metav1validation.ValidateLabels(map[string]string{key: value}, path)...)
+	}
 	return faults
+}
+
+// InOrder walks a map in the order of its keys: what is found has the same order each time.
+func InOrder[K cmp.Ordered, V any](m map[K]V) iter.Seq2[K, V] {
+	return func(yield func(K, V) bool) {
+		for _, key := range slices.Sorted(maps.Keys(m)) {
+			if !yield(key, m[key]) {
+				return
+			}
+		}
+	}
 }
 
 // CompleteNamespace gives a namespace the label that carries its name.

@@ -9,7 +9,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
@@ -21,7 +20,7 @@ import (
 func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 	path := field.NewPath("spec")
 	faults = append(faults, checkRequests(&pod.Spec, path)...)
-	faults = append(faults, Sorted(metav1validation.ValidateLabels(pod.Spec.NodeSelector, path.Child("nodeSelector")))...)
+	faults = append(faults, CheckLabels(pod.Spec.NodeSelector, path.Child("nodeSelector"))...)
 	faults = append(faults, CheckSelectors(&pod.Spec, path)...)
 	return append(faults, c.SetPod(pod)...)
 }

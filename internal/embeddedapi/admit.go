@@ -112,12 +112,18 @@ func refusal(k *kind, name string, faults utilvalidation.ErrorList) error {
 		return nil
 	}
 	plugins := []string{"spec.priorityClassName", "spec.priority", "spec.preemptionPolicy", "spec.runtimeClassName", "spec.overhead", "globalDefault"}
-	for _, fault := range admission.Sorted(faults) {
+	for _, fault := range faults {
 		if slices.Contains(plugins, fault.Field) && fault.Type != utilvalidation.ErrorTypeNotSupported {
 			return apierrors.NewForbidden(k.groupResource(), cmp.Or(name, "Unknown"), errors.New(fault.Detail))
 		}
 	}
-	faults = slices.CompactFunc(faults, func(a, b *utilvalidation.Error) bool { return a.Error() == b.Error() })
+	seen := map[string]bool{}
+	faults = slices.DeleteFunc(faults, func(fault *utilvalidation.Error) bool {
+		text := fault.Error()
+		again := seen[text]
+		seen[text] = true
+		return again
+	})
 	return apierrors.NewInvalid(k.stored().GroupKind(), name, faults)
 }
 

@@ -20,6 +20,7 @@ import (
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
 
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 	"github.com/evictd/evictd/internal/embeddedapi/validation"
 )
@@ -110,7 +111,7 @@ func admitConfigMap(_ *API, object, old store.Object) utilvalidation.ErrorList {
 	now := object.(*v1.ConfigMap)
 	faults := append(checkKeys("data", slices.Collect(maps.Keys(now.Data))), checkKeys("binaryData", slices.Collect(maps.Keys(now.BinaryData)))...)
 	faults = append(faults, validation.ConfigMapSize(now)...)
-	for key := range now.BinaryData {
+	for key := range admission.InOrder(now.BinaryData) {
 		if _, twice := now.Data[key]; twice {
 			faults = append(faults, utilvalidation.Invalid(utilvalidation.NewPath("data").Key(key), key, "duplicate of key present in binaryData"))
 		}
@@ -276,9 +277,9 @@ func admitCronJob(a *API, object, old store.Object) (faults utilvalidation.Error
 // checkJobChange keeps what a job was started with.
 func checkJobChange(job, before *batchv1.Job) utilvalidation.ErrorList {
 	path, faults := utilvalidation.NewPath("spec"), checkWorkload(job)
-	for name, values := range map[string][2]any{"selector": {job.Spec.Selector, before.Spec.Selector}, "template": {job.Spec.Template, before.Spec.Template},
+	for name, values := range admission.InOrder(map[string][2]any{"selector": {job.Spec.Selector, before.Spec.Selector}, "template": {job.Spec.Template, before.Spec.Template},
 		"backoffLimitPerIndex": {job.Spec.BackoffLimitPerIndex, before.Spec.BackoffLimitPerIndex},
-		"podFailurePolicy":     {job.Spec.PodFailurePolicy, before.Spec.PodFailurePolicy}, "successPolicy": {job.Spec.SuccessPolicy, before.Spec.SuccessPolicy}, "managedBy": {job.Spec.ManagedBy, before.Spec.ManagedBy}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}} {
+		"podFailurePolicy":     {job.Spec.PodFailurePolicy, before.Spec.PodFailurePolicy}, "successPolicy": {job.Spec.SuccessPolicy, before.Spec.SuccessPolicy}, "managedBy": {job.Spec.ManagedBy, before.Spec.ManagedBy}, "completionMode": {job.Spec.CompletionMode, before.Spec.CompletionMode}}) {
 		suspended := ptr.Deref(before.Spec.Suspend, false) && before.Status.StartTime == nil
 		if !apiequality.Semantic.DeepEqual(values[0], values[1]) && (name != "template" || !suspended) {
 			faults = append(faults, utilvalidation.Invalid(path.Child(name), values[0], "field is immutable"))

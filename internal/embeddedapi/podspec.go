@@ -164,7 +164,7 @@ func checkPodSpecChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (fa
 
 // checkGatedChange refuses to weaken the constraints on the node of a pod with scheduling gates.
 func checkGatedChange(spec, before *v1.PodSpec, path *utilvalidation.Path) (faults utilvalidation.ErrorList) {
-	for key, value := range before.NodeSelector {
+	for key, value := range admission.InOrder(before.NodeSelector) {
 		if now, has := spec.NodeSelector[key]; !has || now != value {
 			faults = append(faults, utilvalidation.Invalid(path.Child("nodeSelector"), spec.NodeSelector, "only additions to spec.nodeSelector are allowed (no mutations or deletions)"))
 			break

@@ -14,6 +14,7 @@ import (
 	content "k8s.io/apimachinery/pkg/util/validation"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
@@ -194,7 +195,7 @@ func checkLimits(path *utilvalidation.Path, item v1.LimitRangeItem) (faults util
 	request, limit := amounts{"defaultRequest", "default request", item.DefaultRequest}, amounts{"default", "default", item.Default}
 	// ordered refuses an amount of a that is greater than that of b. The fault is in the field of at.
 	ordered := func(a, b, at amounts) {
-		for name, low := range a.list {
+		for name, low := range admission.InOrder(a.list) {
 			if high, has := b.list[name]; has && low.Cmp(high) > 0 {
 				value := at.list[name]
 				if at.field == "default" {
@@ -229,7 +230,7 @@ func checkLimits(path *utilvalidation.Path, item v1.LimitRangeItem) (faults util
 	if item.Type == v1.LimitTypePersistentVolumeClaim && item.Min.Storage().IsZero() && item.Max.Storage().IsZero() {
 		faults = append(faults, utilvalidation.Required(path.Child("limits"), "either minimum or maximum storage value is required, but neither was provided"))
 	}
-	for name, ratio := range item.MaxLimitRequestRatio {
+	for name, ratio := range admission.InOrder(item.MaxLimitRequestRatio) {
 		if ratio.Cmp(*resource.NewQuantity(1, resource.DecimalSI)) < 0 {
 			faults = append(faults, utilvalidation.Invalid(path.Child("maxLimitRequestRatio").Key(string(name)), ratio.String(), "ratio "+ratio.String()+" is less than 1"))
 		}

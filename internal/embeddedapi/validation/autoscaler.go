@@ -9,6 +9,8 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // Autoscaler checks what an autoscaler scales, its bounds, its metrics and its speed.
@@ -131,7 +133,7 @@ func checkTarget(t *autoscalingv2.MetricTarget, at *field.Path, forbidden string
 	if !slices.Contains([]autoscalingv2.MetricTargetType{autoscalingv2.UtilizationMetricType, autoscalingv2.ValueMetricType, autoscalingv2.AverageValueMetricType}, t.Type) {
 		faults = append(faults, field.Invalid(at.Child("type"), t.Type, "must be either Utilization, Value, or AverageValue"))
 	}
-	for name, amount := range map[string]*resource.Quantity{"value": t.Value, "averageValue": t.AverageValue} {
+	for name, amount := range admission.InOrder(map[string]*resource.Quantity{"value": t.Value, "averageValue": t.AverageValue}) {
 		if amount != nil && amount.Sign() != 1 {
 			faults = append(faults, field.Invalid(at.Child(name), amount.String(), "must be positive"))
 		}

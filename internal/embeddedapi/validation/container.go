@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 const needsAlways = "may not be set for init containers without restartPolicy=Always"
@@ -45,7 +47,7 @@ func checkContainers(spec *v1.PodSpec, volumes map[string]v1.VolumeSource, at *f
 
 // checkEnding checks an init container that ends before the pod starts.
 func checkEnding(c *v1.Container, at *field.Path) (faults field.ErrorList) {
-	for name, set := range map[string]bool{"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil, "readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil} {
+	for name, set := range admission.InOrder(map[string]bool{"lifecycle": c.Lifecycle != nil, "livenessProbe": c.LivenessProbe != nil, "readinessProbe": c.ReadinessProbe != nil, "startupProbe": c.StartupProbe != nil}) {
 		if set {
 			faults = append(faults, field.Forbidden(at.Child(name), needsAlways))
 		}
@@ -177,15 +179,15 @@ func (c *containers) checkEphemeral(at *field.Path) (faults field.ErrorList) {
 		if e.TargetContainerName != "" && !targets[e.TargetContainerName] {
 			faults = append(faults, field.NotFound(at.Child("targetContainerName"), e.TargetContainerName))
 		}
-		for name, set := range map[string]bool{"ports": e.Ports != nil, "resources": len(e.Resources.Limits)+len(e.Resources.Requests)+len(e.Resources.Claims) > 0, "livenessProbe": e.LivenessProbe != nil,
+		for name, set := range admission.InOrder(map[string]bool{"ports": e.Ports != nil, "resources": len(e.Resources.Limits)+len(e.Resources.Requests)+len(e.Resources.Claims) > 0, "livenessProbe": e.LivenessProbe != nil,
 			"readinessProbe": e.ReadinessProbe != nil, "startupProbe": e.StartupProbe != nil, "lifecycle": e.Lifecycle != nil, "resizePolicy": e.ResizePolicy != nil,
-			"restartPolicy": e.RestartPolicy != nil, "restartPolicyRules": e.RestartPolicyRules != nil} {
+			"restartPolicy": e.RestartPolicy != nil, "restartPolicyRules": e.RestartPolicyRules != nil}) {
 			if set {
 				faults = append(faults, field.Forbidden(at.Child(name), "cannot be set for an Ephemeral Container"))
 			}
 		}
 		for j, mount := range e.VolumeMounts {
-			for name, path := range map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr} {
+			for name, path := range admission.InOrder(map[string]string{"subPath": mount.SubPath, "subPathExpr": mount.SubPathExpr}) {
 				if path != "" {
 					faults = append(faults, field.Forbidden(at.Child("volumeMounts").Index(j).Child(name), "cannot be set for an Ephemeral Container"))
 				}

@@ -8,6 +8,8 @@ import (
 	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // ResourceClaim checks a claim of devices, or that it does not change. Expressions are not compiled.
@@ -22,7 +24,7 @@ func ResourceClaim(c, before *resourceapi.ResourceClaim) field.ErrorList {
 // ResourceClaimTemplate checks a template of claims, which does not change.
 func ResourceClaimTemplate(t, before *resourceapi.ResourceClaimTemplate) field.ErrorList {
 	at := field.NewPath("spec")
-	faults := append(metav1validation.ValidateLabels(t.Spec.Labels, at.Child("metadata", "labels")), checkDevices(&t.Spec.Spec.Devices, at.Child("spec", "devices"))...)
+	faults := append(admission.CheckLabels(t.Spec.Labels, at.Child("metadata", "labels")), checkDevices(&t.Spec.Spec.Devices, at.Child("spec", "devices"))...)
 	if before != nil {
 		faults = append(faults, same(t.Spec, before.Spec, at)...)
 	}

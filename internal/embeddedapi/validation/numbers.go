@@ -15,6 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // Status checks a change of the status of an object that is no pod and no node.
@@ -88,18 +90,18 @@ func claimStatus(s *v1.PersistentVolumeClaimStatus, at *field.Path) (faults fiel
 		}
 		return faults
 	}
-	for name, amount := range s.Capacity {
+	for name, amount := range admission.InOrder(s.Capacity) {
 		if amount.Sign() < 0 {
 			faults = append(faults, field.Invalid(at.Child("capacity").Key(string(name)), amount.Value(), "must be a valid resource quantity"))
 		}
 	}
-	for name, status := range s.AllocatedResourceStatuses {
+	for name, status := range admission.InOrder(s.AllocatedResourceStatuses) {
 		at := at.Child("allocatedResourceStatuses")
 		faults = append(faults, key(name, at)...)
 		faults = append(faults, known(status, at, v1.PersistentVolumeClaimControllerResizeInProgress, v1.PersistentVolumeClaimControllerResizeInfeasible,
 			v1.PersistentVolumeClaimNodeResizePending, v1.PersistentVolumeClaimNodeResizeInProgress, v1.PersistentVolumeClaimNodeResizeInfeasible)...)
 	}
-	for name, amount := range s.AllocatedResources {
+	for name, amount := range admission.InOrder(s.AllocatedResources) {
 		at := at.Child("allocatedResources")
 		faults = append(faults, key(name, at)...)
 		if amount.Sign() < 0 {
@@ -117,7 +119,7 @@ var ordered = [][2]string{{"fullyLabeledReplicas", "replicas"}, {"readyReplicas"
 // collisions does not decrease.
 func statusNumbers(now, before any, free ...string) (faults field.ErrorList) {
 	at, numbers := field.NewPath("status"), numbersOf(now)
-	for name, n := range numbers {
+	for name, n := range admission.InOrder(numbers) {
 		if !slices.Contains(free, name) {
 			faults = append(faults, notNegative(n, at.Child(name))...)
 		}

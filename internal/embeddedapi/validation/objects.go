@@ -13,10 +13,11 @@ import (
 	v1 "k8s.io/api/core/v1"
 	discoveryv1 "k8s.io/api/discovery/v1"
 	nodev1 "k8s.io/api/node/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // Lease checks the durations of a lease.
@@ -73,7 +74,7 @@ func RuntimeClass(c *nodev1.RuntimeClass) field.ErrorList {
 		return faults
 	}
 	at := field.NewPath("scheduling")
-	return slices.Concat(faults, metav1validation.ValidateLabels(c.Scheduling.NodeSelector, at.Child("nodeSelector")), Tolerations(c.Scheduling.Tolerations, at.Child("tolerations")))
+	return slices.Concat(faults, admission.CheckLabels(c.Scheduling.NodeSelector, at.Child("nodeSelector")), Tolerations(c.Scheduling.Tolerations, at.Child("tolerations")))
 }
 
 // checkCronJob checks when the jobs are made.
@@ -238,7 +239,7 @@ func Quota(spec *v1.ResourceQuotaSpec) (faults field.ErrorList) {
 }
 
 func checkQuotaAmounts(list v1.ResourceList, of *field.Path) (faults field.ErrorList) {
-	for name, amount := range list {
+	for name, amount := range admission.InOrder(list) {
 		at := of.Key(string(name))
 		faults = append(faults, checkResourceName(name, at)...)
 		if !strings.Contains(string(name), "/") && !isCounted(name) {

@@ -22,7 +22,7 @@ func PersistentVolume(volume, before *v1.PersistentVolume) field.ErrorList {
 	if _, has := spec.Capacity[v1.ResourceStorage]; !has || len(spec.Capacity) > 1 {
 		faults = append(faults, field.NotSupported(at.Child("capacity"), spec.Capacity, []v1.ResourceName{v1.ResourceStorage}))
 	}
-	for name, amount := range spec.Capacity {
+	for name, amount := range admission.InOrder(spec.Capacity) {
 		if amount.Sign() <= 0 {
 			faults = append(faults, field.Invalid(at.Child("capacity").Key(string(name)), amount.String(), "must be greater than zero"))
 		}

@@ -8,6 +8,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // checkPlacement checks what decides on the node beside selectors.
@@ -60,7 +62,7 @@ func checkTerm(term *v1.PodAffinityTerm, at *field.Path) (faults field.ErrorList
 // checkLabelKeys refuses keys that are no names, that are both for and against, or that the selector has
 // twice; mergeLabelKeys of package admission adds one requirement for a key.
 func checkLabelKeys(match, mismatch []string, selector *metav1.LabelSelector, at *field.Path) (faults field.ErrorList) {
-	for name, keys := range map[string][]string{"matchLabelKeys": match, "mismatchLabelKeys": mismatch} {
+	for name, keys := range admission.InOrder(map[string][]string{"matchLabelKeys": match, "mismatchLabelKeys": mismatch}) {
 		if len(keys) > 0 && selector == nil {
 			faults = append(faults, field.Forbidden(at.Child(name), "must not be specified when labelSelector is not set"))
 			continue

@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apiequality "k8s.io/apimachinery/pkg/api/equality"
 	apivalidation "k8s.io/apimachinery/pkg/api/validation"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
@@ -32,7 +31,7 @@ func Pod(pod, before *v1.Pod) field.ErrorList {
 		}
 	}
 	faults = append(faults, notNegative(ptr.Deref(pod.Spec.TerminationGracePeriodSeconds, 0), at.Child("terminationGracePeriodSeconds"))...)
-	for name, list := range map[string][]v1.Container{"containers": pod.Spec.Containers, "initContainers": pod.Spec.InitContainers} {
+	for name, list := range admission.InOrder(map[string][]v1.Container{"containers": pod.Spec.Containers, "initContainers": pod.Spec.InitContainers}) {
 		for i := range list {
 			faults = append(faults, trimmed(list[i].Image, at.Child(name).Index(i).Child("image"))...)
 		}
@@ -109,7 +108,7 @@ func checkNames(spec *v1.PodSpec, at *field.Path) (faults field.ErrorList) {
 	if spec.RuntimeClassName != nil {
 		faults = append(faults, valid(*spec.RuntimeClassName, at.Child("runtimeClassName"), apivalidation.NameIsDNSSubdomain(*spec.RuntimeClassName, false))...)
 	}
-	faults = append(faults, metav1validation.ValidateLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
+	faults = append(faults, admission.CheckLabels(spec.NodeSelector, at.Child("nodeSelector"))...)
 	for i, gate := range spec.ReadinessGates {
 		faults = append(faults, valid(gate.ConditionType, at.Child("readinessGates").Index(i).Child("conditionType"), validation.IsQualifiedName(string(gate.ConditionType)))...)
 	}

@@ -5,6 +5,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // checkProbes checks the probes and the hooks of a container that runs as long as its pod.
@@ -39,8 +41,8 @@ func (c *containers) checkProbes(container *v1.Container, at *field.Path) (fault
 
 func (c *containers) checkProbe(p *v1.Probe, at *field.Path) field.ErrorList {
 	faults := c.checkHandler(handler{p.Exec, p.HTTPGet, p.TCPSocket, p.GRPC, nil}, at)
-	for name, n := range map[string]int32{"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds, "periodSeconds": p.PeriodSeconds,
-		"successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold} {
+	for name, n := range admission.InOrder(map[string]int32{"initialDelaySeconds": p.InitialDelaySeconds, "timeoutSeconds": p.TimeoutSeconds, "periodSeconds": p.PeriodSeconds,
+		"successThreshold": p.SuccessThreshold, "failureThreshold": p.FailureThreshold}) {
 		faults = append(faults, notNegative(n, at.Child(name))...)
 	}
 	if grace := p.TerminationGracePeriodSeconds; grace != nil && *grace <= 0 {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	resourcehelper "k8s.io/component-helpers/resource"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // checkRequests refuses the amounts of resources that ValidateContainerResourceRequirements and
@@ -40,7 +42,7 @@ func checkRequests(spec *v1.PodSpec, path *field.Path) (faults field.ErrorList) 
 		}
 	}
 	for i := range spec.Containers {
-		for name, limit := range spec.Containers[i].Resources.Limits {
+		for name, limit := range admission.InOrder(spec.Containers[i].Resources.Limits) {
 			if own, given := spec.Resources.Limits[name]; given && limit.Cmp(own) > 0 {
 				faults = append(faults, field.Invalid(path.Child("containers").Index(i).Key(string(name)).Child("limits"), limit.String(), "must be at most the limit of the pod"))
 			}

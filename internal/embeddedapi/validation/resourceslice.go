@@ -114,11 +114,11 @@ func checkDevice(d, before *resourceapi.Device, placed bool, at *field.Path) fie
 	if n := len(d.Attributes) + len(d.Capacity); n > resourceapi.ResourceSliceMaxAttributesAndCapacitiesPerDevice {
 		faults = append(faults, field.Invalid(at, n, "has too many attributes and capacities"))
 	}
-	for name, attribute := range d.Attributes {
+	for name, attribute := range admission.InOrder(d.Attributes) {
 		of := at.Child("attributes")
 		faults = slices.Concat(faults, qualifiedName(string(name), of), checkAttributeValue(&attribute, of.Key(string(name))))
 	}
-	for name, capacity := range d.Capacity {
+	for name, capacity := range admission.InOrder(d.Capacity) {
 		if before != nil && apiequality.Semantic.DeepEqual(before.Capacity, d.Capacity) {
 			break
 		}
@@ -183,7 +183,7 @@ var semanticVersion = regexp.MustCompile(`^(0|[1-9]\d*)(\.(0|[1-9]\d*)){2}(-(0|[
 func checkAttributeValue(a *resourceapi.DeviceAttribute, at *field.Path) (faults field.ErrorList) {
 	texts := map[string]*string{"string": a.StringValue, "version": a.VersionValue}
 	values := 0
-	for name, text := range texts {
+	for name, text := range admission.InOrder(texts) {
 		if text == nil {
 			continue
 		}
@@ -215,7 +215,7 @@ func checkCounters(set string, of *field.Path, counters map[string]resourceapi.C
 	case len(counters) > most:
 		return append(faults, field.TooMany(at, len(counters), most))
 	}
-	for name := range counters {
+	for name := range admission.InOrder(counters) {
 		faults = append(faults, label(name, at)...)
 	}
 	return faults
@@ -302,7 +302,7 @@ func checkRange(capacity, preset resource.Quantity, r *resourceapi.CapacityReque
 		faults = append(faults, field.Invalid(at.Child("step"), r.Step.String(), "one step is larger than the capacity"))
 	}
 	unsafe := false
-	for name, q := range map[string]*resource.Quantity{"default": &preset, "min": r.Min, "max": r.Max, "step": r.Step} {
+	for name, q := range admission.InOrder(map[string]*resource.Quantity{"default": &preset, "min": r.Min, "max": r.Max, "step": r.Step}) {
 		if q != nil && (q.Sign() < 0 || q.CmpInt64(math.MaxInt64) > 0) {
 			faults, unsafe = append(faults, field.Invalid(at.Child(name), q.String(), "must be between 0 and 9223372036854775807")), true
 		}

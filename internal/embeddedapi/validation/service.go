@@ -6,11 +6,12 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 func isHeadless(s *v1.ServiceSpec) bool {
@@ -35,7 +36,7 @@ func Service(service, before *v1.Service) (faults field.ErrorList) {
 		faults = append(faults, field.Invalid(at.Child("clusterIPs").Index(0), v1.ClusterIPNone, "may not be set to 'None' for services of this type"))
 	}
 	faults = append(faults, checkServicePorts(spec, at.Child("ports"))...)
-	faults = append(faults, metav1validation.ValidateLabels(spec.Selector, at.Child("selector"))...)
+	faults = append(faults, admission.CheckLabels(spec.Selector, at.Child("selector"))...)
 	faults = append(faults, supported(spec.SessionAffinity, at.Child("sessionAffinity"), v1.ServiceAffinityClientIP, v1.ServiceAffinityNone)...)
 	if c := spec.SessionAffinityConfig; c != nil && c.ClientIP != nil {
 		faults = append(faults, between(c.ClientIP.TimeoutSeconds, 1, 86400, at.Child("sessionAffinityConfig", "clientIP", "timeoutSeconds"))...)
@@ -47,7 +48,7 @@ func Service(service, before *v1.Service) (faults field.ErrorList) {
 }
 
 func checkExternalName(spec *v1.ServiceSpec, at *field.Path) (faults field.ErrorList) {
-	for name, set := range map[string]bool{"clusterIPs": len(spec.ClusterIPs) > 0, "ipFamilies": len(spec.IPFamilies) > 0, "ipFamilyPolicy": spec.IPFamilyPolicy != nil} {
+	for name, set := range admission.InOrder(map[string]bool{"clusterIPs": len(spec.ClusterIPs) > 0, "ipFamilies": len(spec.IPFamilies) > 0, "ipFamilyPolicy": spec.IPFamilyPolicy != nil}) {
 		if set {
 			faults = append(faults, field.Forbidden(at.Child(name), "may not be set for ExternalName services"))
 		}
@@ -177,11 +178,12 @@ func checkEndpointIP(text string, at *field.Path) field.ErrorList {
 func checkTraffic(spec *v1.ServiceSpec, at *field.Path) (faults field.ErrorList) {
 	balanced := spec.Type == v1.ServiceTypeLoadBalancer
 	external := balanced || spec.Type == v1.ServiceTypeNodePort || spec.Type == v1.ServiceTypeClusterIP && len(spec.ExternalIPs) > 0
-	ranges := at.Child("LoadBalancerSourceRanges") // Kubernetes gives these faults this path
-	for name, set := range map[*field.Path]bool{ranges: len(spec.LoadBalancerSourceRanges) > 0, at.Child("allocateLoadBalancerNodePorts"): spec.AllocateLoadBalancerNodePorts != nil,
-		at.Child("loadBalancerClass"): spec.LoadBalancerClass != nil} {
+	const sources = "LoadBalancerSourceRanges" // Kubernetes gives these faults this path
+	ranges := at.Child(sources)
+	for name, set := range admission.InOrder(map[string]bool{sources: len(spec.LoadBalancerSourceRanges) > 0, "allocateLoadBalancerNodePorts": spec.AllocateLoadBalancerNodePorts != nil,
+		"loadBalancerClass": spec.LoadBalancerClass != nil}) {
 		if set && !balanced {
-			faults = append(faults, field.Forbidden(name, "may only be used when `type` is 'LoadBalancer'"))
+			faults = append(faults, field.Forbidden(at.Child(name), "may only be used when `type` is 'LoadBalancer'"))
 		}
 	}
 	for i, cidr := range spec.LoadBalancerSourceRanges {

@@ -11,6 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // PodStatus checks a change of the status of a pod.
@@ -88,8 +90,8 @@ func mayRestart(spec *v1.PodSpec, name string, code int32) bool {
 func Node(node, before *v1.Node) (faults field.ErrorList) {
 	faults = append(faults, Taints(node.Spec.Taints, field.NewPath("metadata", "taints"))...)
 	status, spec := field.NewPath("status"), field.NewPath("spec")
-	for list, amounts := range map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable} {
-		for name, q := range amounts {
+	for list, amounts := range admission.InOrder(map[string]v1.ResourceList{"capacity": node.Status.Capacity, "allocatable": node.Status.Allocatable}) {
+		for name, q := range admission.InOrder(amounts) {
 			faults = append(faults, checkAmount(name, q, status.Child(list, string(name)))...)
 		}
 	}

@@ -12,6 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // same refuses a change.
@@ -47,7 +49,7 @@ func checkProvisioner(name string, at *field.Path) field.ErrorList {
 // checkParameters checks those of a driver, which have at most 256 KiB.
 func checkParameters(parameters map[string]string) (faults field.ErrorList) {
 	at, size := field.NewPath("parameters"), 0
-	for name, value := range parameters {
+	for name, value := range admission.InOrder(parameters) {
 		if name == "" {
 			faults = append(faults, field.Invalid(at, name, "field can not be empty."))
 		}

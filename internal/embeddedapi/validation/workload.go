@@ -6,16 +6,17 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
 	v1 "k8s.io/api/core/v1"
-	metav1validation "k8s.io/apimachinery/pkg/apis/meta/v1/validation"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	"k8s.io/utils/ptr"
+
+	"github.com/evictd/evictd/internal/admission"
 )
 
 // Template checks that of a controller's pods.
 func Template(template *v1.PodTemplateSpec, at *field.Path) field.ErrorList {
-	faults := metav1validation.ValidateLabels(template.Labels, at.Child("labels"))
+	faults := admission.CheckLabels(template.Labels, at.Child("labels"))
 	if len(template.Spec.EphemeralContainers) > 0 {
 		faults = append(faults, field.Forbidden(at.Child("spec", "ephemeralContainers"), "ephemeral containers not allowed in pod template"))
 	}
