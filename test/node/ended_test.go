@@ -35,9 +35,8 @@ func evictsOnlyTheReader(t *testing.T, n *harness.Node) {
 	d.AwaitPods(memorySignal, bystander, reader)
 	reader.Send("read %s 3", require.FileOnDisk(t, 280*harness.MiB))
 	d.AwaitGone(reader)
-	if m := n.Memory(reader.Group); m.ActiveFile.Or(0) > 16*harness.MiB {
-		t.Errorf("the cgroup of the victim has %d bytes of page cache in use", m.ActiveFile.Or(0))
-	}
+	// The result of an eviction waits a second for that, which is short for a machine that is emulated.
+	harness.Await(t, "the page cache of the victim to be freed", func() bool { return n.Memory(reader.Group).ActiveFile.Or(0) <= 16*harness.MiB })
 	d.AwaitCondition("MemoryPressure", memoryTaint, false)
 	d.MustHaveEvicted(reader)
 	harness.MustRun(t, bystander)
