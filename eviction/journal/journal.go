@@ -57,7 +57,7 @@ type Journal struct {
 	entries map[key]kept
 	next    uint64
 	pending []line
-	omitted bool   // pending lacks changes, which the map has
+	omitted bool   // changes were removed from pending; only the map has them
 	changes uint64 // so far
 	written []func(changes uint64)
 	wake    chan struct{}

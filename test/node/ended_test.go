@@ -35,7 +35,7 @@ func evictsOnlyTheReader(t *testing.T, n *harness.Node) {
 	d.AwaitPods(memorySignal, bystander, reader)
 	reader.Send("read %s 3", require.FileOnDisk(t, 280*harness.MiB))
 	d.AwaitGone(reader)
-	// The result of an eviction waits a second for that, which is short for a machine that is emulated.
+	// evictd reports the eviction after a second even if page cache is still being freed; an emulated machine is slow.
 	harness.Await(t, "the page cache of the victim to be freed", func() bool { return n.Memory(reader.Group).ActiveFile.Or(0) <= 16*harness.MiB })
 	d.AwaitCondition("MemoryPressure", memoryTaint, false)
 	d.MustHaveEvicted(reader)

@@ -75,7 +75,7 @@ func (b *bench) run(ctx context.Context, kinds, binders []string) error {
 	describeMachine()
 	fmt.Printf("%d nodes, %d pods on %s\n", b.nodes, b.pods, b.on)
 	fmt.Print("not measured: kubelets and their leases, and watches of clients other than the scheduler and this program\n")
-	fmt.Print("CPU s: CPU time of the scheduler until the last pod is bound\nstart CPU s: the part of it until the first pod is bound, which contains listing the cluster\nus CPU/pod: the rest of it, per pod\n\n")
+	fmt.Print("CPU s: CPU time of the scheduler, from its start until the last pod is bound\nstart CPU s: CPU time of the scheduler, from its start until the first pod is bound; it lists the cluster in that time\nus CPU/pod: CPU time of the scheduler between the first and the last binding, per pod\n\n")
 	fmt.Printf("%-8s %-17s %8s %8s %11s %9s %8s %11s %10s %11s %12s %12s %13s %15s %11s %11s %6s\n", "pods", "bound by", "bound", "pods/s", "first after",
 		"attempts", "ms each", "ms for room", "CPU s", "start CPU s", "us CPU/pod", "peak MB", "server CPU s", "server peak MB", "writes each", "events each", "load")
 	var summary strings.Builder
