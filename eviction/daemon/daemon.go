@@ -258,12 +258,13 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.recorder = recorder.New(recorder.Config{
 		Dir: d.flightDir, Evictions: EvictionsDir(file.StateDir), Version: d.config.Version, Eviction: *file, Pods: d.tracker.manifests, Node: d.scenarioNode(),
 	}, d.loop, d.log)
-	past := newHistory(d.recorder)
-	cfg.Recorder, cfg.Counters.RecordsLost = past, d.recorder.Lost
+	past := newHistory()
+	cfg.Counters.RecordsLost = d.recorder.Lost
 	if d.keeper != nil {
-		cfg.Keeper = d.keeper
+		cfg.Recorders = append(cfg.Recorders, d.keeper)
 		d.loop.Resume(d.keeper.Resume(&d.cfg.Eviction))
 	}
+	cfg.Recorders = append(cfg.Recorders, d.recorder, past)
 	if d.keeper != nil && d.cluster.speaksToAPI() {
 		d.cluster.agent.WithdrawEvictions(d.keeper.Dropped())
 	}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/eviction/publish"
 	"github.com/evictd/evictd/internal/page"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -24,9 +23,8 @@ const (
 	sparedKept  = 32
 )
 
-// history keeps that. It is fed beside the loop, before the flight recorder.
+// history keeps that. It is fed beside the loop.
 type history struct {
-	next    publish.Recorder
 	samples *page.Ring[sample]
 	sampled time.Time // the last of them; of Record's goroutine
 	spared  *page.Ring[nodestatus.Eviction]
@@ -39,13 +37,12 @@ type sample struct {
 	stalls    [3]stats.Stall
 }
 
-func newHistory(next publish.Recorder) *history {
-	return &history{next: next, samples: page.NewRing[sample](samplesKept), spared: page.NewRing[nodestatus.Eviction](sparedKept)}
+func newHistory() *history {
+	return &history{samples: page.NewRing[sample](samplesKept), spared: page.NewRing[nodestatus.Eviction](sparedKept)}
 }
 
 // Record implements publish.Recorder.
 func (h *history) Record(r control.Report) {
-	h.next.Record(r)
 	if r.Ended != nil || len(r.Decisions) == 0 && r.At.Sub(h.sampled) < sampleEvery {
 		return
 	}

@@ -11,11 +11,6 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// noHistory records nothing.
-type noHistory struct{}
-
-func (noHistory) Record(control.Report) {}
-
 // passAt is a report of a pass that saw so much memory.
 func passAt(at time.Time, memory int64) control.Report {
 	r := control.Report{At: at, DryRun: true}
@@ -25,7 +20,7 @@ func passAt(at time.Time, memory int64) control.Report {
 }
 
 func TestThePageBeginsWithWhatItHasMissed(t *testing.T) {
-	h := newHistory(noHistory{})
+	h := newHistory()
 	start := time.Date(2026, 1, 2, 3, 4, 5, 0, time.UTC)
 	for i := range 1000 { // a pass a second
 		h.Record(passAt(start.Add(time.Duration(i)*time.Second), int64(i)))
@@ -55,7 +50,7 @@ func TestThePageBeginsWithWhatItHasMissed(t *testing.T) {
 }
 
 func TestKeepingThePastAllocatesNothing(t *testing.T) {
-	h := newHistory(noHistory{})
+	h := newHistory()
 	at := time.Now()
 	report := passAt(at, 1)
 	if n := testing.AllocsPerRun(1000, func() {

@@ -30,7 +30,7 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 		}
 		serve.Send(w, status, d.log)
 	}))
-	mux.HandleFunc("GET /v1/why", turn(d.why))
+	mux.HandleFunc("GET /v1/why", serve.OneAtATime()(d.why)) // which waits for the disk
 	mux.HandleFunc("GET /v1/explain", turn(d.explain))
 	d.page.Handle(mux)
 	return mux

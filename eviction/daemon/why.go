@@ -2,12 +2,15 @@ package daemon
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"net/http"
 	"path/filepath"
+	"time"
 
 	"github.com/evictd/evictd/eviction/recorder"
 	"github.com/evictd/evictd/eviction/simulate"
+	"github.com/evictd/evictd/internal/serve"
 )
 
 // FlightDir is where the flight recorder of a state directory is.
@@ -53,9 +56,17 @@ func ReadStories(dir, pod string, last bool) (Stories, error) {
 	return a, nil
 }
 
-// why serves /v1/why?pod=NAME&last=true.
+// flushPatience is how long a question waits for the flight recorder; an answer has the rest of serve.Timeout.
+const flushPatience = serve.Timeout - time.Second
+
+// why serves /v1/why?pod=NAME&last=true: with all that the status shows, or without the last of it where the disk hangs.
 func (d *Daemon) why(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
+	ctx, cancel := context.WithTimeout(r.Context(), flushPatience)
+	defer cancel()
+	if err := d.recorder.Flush(ctx); err != nil {
+		d.log.Warn("the flight recorder waits for its disk: an answer is without what happened last", "dir", d.flightDir, "error", err)
+	}
 	a, err := ReadStories(d.flightDir, query.Get("pod"), query.Get("last") == "true")
 	if err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)

@@ -46,9 +46,8 @@ type Config struct {
 	API     func() nodestatus.API
 	// Runtime is the state of the connection to the container runtime; nil without one.
 	Runtime func() nodestatus.Runtime
-	// Keeper receives every report before anything of it is published, Recorder
-	// afterwards; both may be nil.
-	Keeper, Recorder Recorder
+	// Recorders receive every report, in their order, before anything of it is published.
+	Recorders []Recorder
 	// Preview is what would be removed from a disk under pressure; nil where nothing
 	// is collected.
 	Preview func() reclaim.Plan
@@ -149,13 +148,10 @@ func (p *Publisher) Run(reports <-chan control.Report) {
 		}
 	}()
 	for r := range reports {
-		if p.cfg.Keeper != nil {
-			p.cfg.Keeper.Record(r)
+		for _, to := range p.cfg.Recorders {
+			to.Record(r)
 		}
 		p.handle(r)
-		if p.cfg.Recorder != nil {
-			p.cfg.Recorder.Record(r)
-		}
 	}
 }
 

@@ -309,6 +309,32 @@ func TestAStatusThatCannotBeHadIsAnError(t *testing.T) {
 	}
 }
 
+// askedRecorder is asked for the reports that it has.
+type askedRecorder func(control.Report)
+
+func (r askedRecorder) Record(report control.Report) { r(report) }
+
+// TestWhatTheStatusShowsIsRecordedBefore: whoever sees an eviction can ask why.
+func TestWhatTheStatusShowsIsRecordedBefore(t *testing.T) {
+	s, now := newReporter(), &fixedSnapshot{}
+	var p *fixture
+	var recorded, shown int
+	p = newFixture(t, publish.Config{Recorders: []publish.Recorder{askedRecorder(func(r control.Report) {
+		for i := range r.Decisions {
+			recorded += len(r.Decisions[i].Evictions)
+		}
+		if shown = len(p.status().Evictions); shown >= recorded && recorded > 0 {
+			t.Errorf("of %d evictions %d are shown before they are recorded", recorded, shown)
+		}
+	})}}, now)
+	crossing := s.pass(0, control.Poll, reading(900*mebi))
+	now.at(s, crossing)
+	p.publish(crossing)
+	if shown = len(p.status().Evictions); recorded != 1 || shown != 1 {
+		t.Errorf("%d evictions are recorded and %d shown", recorded, shown)
+	}
+}
+
 func TestReadinessComesWithTheFirstPass(t *testing.T) {
 	s := newReporter()
 	p := newFixture(t, publish.Config{}, nil)

@@ -122,6 +122,22 @@ func (r *Recorder) post(do func(context.Context)) {
 	}
 }
 
+// Flush waits until what was queued before is written, or until ctx ends; the error is that of ctx.
+func (r *Recorder) Flush(ctx context.Context) error {
+	written := make(chan struct{})
+	select {
+	case r.in <- func(context.Context) { close(written) }:
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+	select {
+	case <-written:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
 // Lost counts the reports that were not recorded in time.
 func (r *Recorder) Lost() uint64 { return r.lost.Load() }
 

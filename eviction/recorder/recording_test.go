@@ -385,3 +385,26 @@ func TestReclaimsThatRunAndEndAreRecorded(t *testing.T) {
 		t.Errorf("ended %v, running %v", s.Reclaimed, s.Reclaiming)
 	}
 }
+
+// TestFlushWaitsForWhatWasRecorded has the recorder begin only after that, or not at all, as if its disk hung.
+func TestFlushWaitsForWhatWasRecorded(t *testing.T) {
+	f := fly(t, t.TempDir(), pod("leak", "2", 100))
+	f.keeps, f.memory["leak"] = false, 850
+	f.pass(0, eviction.Event, 50)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
+	defer cancel()
+	if err := f.recorder.Flush(ctx); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("without a recorder that runs: %v", err)
+	}
+	running, end := context.WithCancel(t.Context())
+	var done sync.WaitGroup
+	done.Go(func() { require.NoError(t, f.recorder.Run(running)) })
+	require.NoError(t, f.recorder.Flush(t.Context()))
+	r, err := Read(f.dir)
+	require.NoError(t, err)
+	if stories := r.Stories(); len(stories) != 1 || stories[0].Pod != "default/leak" {
+		t.Errorf("stories %+v", stories)
+	}
+	end()
+	done.Wait()
+}

@@ -107,11 +107,12 @@ func TestAContainerThatReachesItsLimitIsResizedOnce(t *testing.T) {
 	})
 	d.Kill()
 	d = n.evictd()
+	d.AwaitPods(memorySignal, app, other)
 	app.Do("hold 72Mi")
 	app.Send("leak 2Mi 80Mi") // it nears the new limit
 	harness.Await(t, "the container to use more than its first limit", func() bool { return n.Memory(app.Container()).Usage.Or(0) > 78*harness.MiB })
 	other.Do("hold 8Mi")
-	other.Send("leak 2Mi 14Mi")
+	other.Send("leak 1Mi 14Mi")
 	if note := n.event(other, "MemoryLimitNear"); !strings.Contains(note, "the pod has no annotation evictd.io/resize") {
 		t.Errorf("event: %s", note)
 	}

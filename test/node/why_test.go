@@ -53,10 +53,10 @@ func TestFlightRecorderShowsWhyAPodWasEvictedAlsoAfterACrash(t *testing.T) {
 	e := d.AwaitGone(leaker)
 
 	var stories []recorder.Story
-	harness.Await(t, "the story to be whole", func() bool {
-		out, err := exec.Command(harness.Program(t, "evictd"), "why", leaker.Name, "-o", "json", "--status-address=unix:"+n.Socket()).Output()
-		return err == nil && json.Unmarshal(out, &stories) == nil && len(stories) == 1 && !stories[0].Gone.IsZero()
-	})
+	require.NoError(t, json.Unmarshal([]byte(evictd(n, "why", leaker.Name, "-o", "json", "--status-address=unix:"+n.Socket())), &stories))
+	if len(stories) != 1 || stories[0].Gone.IsZero() {
+		t.Fatalf("the status shows the end of the eviction, and the story is %+v", stories)
+	}
 	s := stories[0]
 	if s.UID != leaker.UID || s.Message != e.Message || !s.Decided.Equal(e.Decided.Time) || s.Next != "" && s.Next != "default/"+calm.Name || len(s.Ranking) == 0 {
 		t.Errorf("story %+v\neviction %+v", s, e)
