@@ -31,29 +31,29 @@ func TestMemoryIsReadAsTheKubeletDoes(t *testing.T) {
 		{"the top of v2 uses anon + file and has MemTotal", "v2", "/", stats.Memory{
 			Limit: stats.Known(8131596 << 10), Usage: stats.Known(1610612736 + 2147483648),
 			InactiveFile: stats.Known(536870912), ActiveFile: stats.Known(1073741824),
-			SlabReclaimable: stats.Known(201384 << 10), Refaults: stats.Known(420), ReadBack: stats.Known(420 + 1234), Stolen: stats.Known(30000 + 400), MemFree: stats.Known(3120440 << 10), MemAvailable: stats.Known(6244108 << 10), Hugetlb: stats.Known(256 << 20),
+			SlabReclaimable: stats.Known(201384 << 10), Refaulted: bytesOf(stats.Known(420)), ReadBack: bytesOf(stats.Known(420 + 1234)), Stolen: bytesOf(stats.Known(30000 + 400)), MemFree: stats.Known(3120440 << 10), MemAvailable: stats.Known(6244108 << 10), Hugetlb: stats.Known(256 << 20),
 		}},
 		{"a v2 group has memory.current and memory.max", "v2", v2Pod, stats.Memory{
 			Limit: stats.Known(536870912), Usage: stats.Known(290455552),
 			InactiveFile: stats.Known(52428800), ActiveFile: stats.Known(20971520),
-			SlabReclaimable: stats.Known(1048576), Refaults: stats.Known(7), ReadBack: stats.Known(7),
+			SlabReclaimable: stats.Known(1048576), Refaulted: bytesOf(stats.Known(7)), ReadBack: bytesOf(stats.Known(7)),
 		}},
 		{"max is no limit", "v2", "/system.slice", stats.Memory{
 			Usage: stats.Known(1048576), InactiveFile: stats.Known(131072), ActiveFile: stats.Known(65536),
-			SlabReclaimable: stats.Known(4096), Refaults: stats.Known(0), ReadBack: stats.Known(0),
+			SlabReclaimable: stats.Known(4096), Refaulted: bytesOf(stats.Known(0)), ReadBack: bytesOf(stats.Known(0)),
 		}},
 		{"the top of v1 has its own usage and MemTotal", "v1", "/", stats.Memory{
 			Limit: stats.Known(24684100 << 10), Usage: fileAmount(t, "testdata/v1/sys/fs/cgroup/memory/memory.usage_in_bytes"),
 			InactiveFile: statAmount(t, "total_inactive_file"), ActiveFile: statAmount(t, "total_active_file"),
-			Refaults: statAmount(t, "total_workingset_refault_file"), ReadBack: statAmount(t, "total_workingset_refault_file"), MemFree: meminfoAmount(t, "MemFree"),
+			Refaulted: bytesOf(statAmount(t, "total_workingset_refault_file")), ReadBack: bytesOf(statAmount(t, "total_workingset_refault_file")), MemFree: meminfoAmount(t, "MemFree"),
 			SlabReclaimable: meminfoAmount(t, "SReclaimable"), MemAvailable: meminfoAmount(t, "MemAvailable"), Hugetlb: stats.Known(0),
 		}},
 		{"a v1 group counts everything below it", "v1", v1Pod, stats.Memory{
 			Limit: stats.Known(64 << 20), Usage: stats.Known(9019392),
-			InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaults: stats.Known(11), ReadBack: stats.Known(11),
+			InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaulted: bytesOf(stats.Known(11)), ReadBack: bytesOf(stats.Known(11)),
 		}},
 		{"2^63 less a page is no limit", "v1", v1Pod + "/c1", stats.Memory{
-			Usage: stats.Known(8757248), InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaults: stats.Known(11), ReadBack: stats.Known(11),
+			Usage: stats.Known(8757248), InactiveFile: stats.Known(8052736), ActiveFile: stats.Known(0), Refaulted: bytesOf(stats.Known(11)), ReadBack: bytesOf(stats.Known(11)),
 		}},
 	} {
 		t.Run(c.name, func(t *testing.T) {

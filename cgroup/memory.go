@@ -18,7 +18,7 @@ var (
 	noLimit   = [...]string{V1: "-1", V2: "max"}
 )
 
-// refaultsAge is how old Refaults, ReadBack and Stolen of the root of v2 may be: they are compared over a
+// refaultsAge is how old Refaulted, ReadBack and Stolen of the root of v2 may be: they are compared over a
 // second and more, and /proc/vmstat takes longer to read than all other files.
 const refaultsAge = 100 * time.Millisecond
 
@@ -47,7 +47,7 @@ func (g *Group) Memory(m *stats.Memory) error {
 			parseVMStat(b, &g.reclaimed)
 			g.refaulted, err = now, g.fault("read /proc/vmstat for the top", err)
 		}
-		read.Refaults, read.ReadBack, read.Stolen = g.reclaimed.Refaults, g.reclaimed.ReadBack, g.reclaimed.Stolen
+		read.Refaulted, read.ReadBack, read.Stolen = g.reclaimed.Refaulted, g.reclaimed.ReadBack, g.reclaimed.Stolen
 	}
 	if err == nil {
 		err = g.refresh(&read, &stat)
@@ -156,7 +156,7 @@ func (g *Group) usageAndStat(m *stats.Memory, stat *memoryStat) error {
 	}
 	parseMemoryStat(b, g.version, stat)
 	m.InactiveFile, m.ActiveFile = stat.inactiveFile, stat.activeFile
-	m.SlabReclaimable, m.Refaults, m.ReadBack = stat.slabReclaimable, stat.refaults, stat.readBack()
+	m.SlabReclaimable, m.Refaulted, m.ReadBack = stat.slabReclaimable, bytesOf(stat.refaults), bytesOf(stat.readBack())
 	m.Usage, err = g.Usage()
 	return err
 }

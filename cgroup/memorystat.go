@@ -2,11 +2,13 @@ package cgroup
 
 import (
 	"bytes"
+	"math"
+	"os"
 
 	"github.com/evictd/evictd/stats"
 )
 
-// memoryStat is what is used of memory.stat: bytes, and events.
+// memoryStat is what is used of memory.stat: bytes, and events, each of which is of a page.
 type memoryStat struct {
 	inactiveFile, activeFile, slabReclaimable, shmem, refaults stats.Amount
 	anonRefaults                                               stats.Amount // since Linux 5.9
@@ -14,7 +16,18 @@ type memoryStat struct {
 	swap                                                       stats.Amount // v1, with swap accounting
 }
 
-// readBack are the pages read back. A page that was swapped in is a refault, too, if the kernel still knows when
+var pageSize = int64(os.Getpagesize())
+
+// bytesOf is how much memory pages have.
+func bytesOf(pages stats.Amount) stats.Amount {
+	n, known := pages.Get()
+	if !known || n > math.MaxInt64/pageSize {
+		return stats.Amount{}
+	}
+	return stats.Known(n * pageSize)
+}
+
+// readBack are the events of pages that were read back. A page that was swapped in is a refault, too, if the kernel still knows when
 // it was swapped out.
 func (s *memoryStat) readBack() stats.Amount {
 	if !s.refaults.IsKnown() {
@@ -88,5 +101,5 @@ func parseVMStat(vmstat []byte, m *stats.Memory) {
 			}
 		}
 	}
-	m.Refaults, m.ReadBack = s.refaults, s.readBack()
+	m.Refaulted, m.ReadBack, m.Stolen = bytesOf(s.refaults), bytesOf(s.readBack()), bytesOf(m.Stolen)
 }

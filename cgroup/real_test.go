@@ -412,7 +412,7 @@ func TestARealGroupAtTheTopOfV2ShowsWhatItsMemoryStatDoes(t *testing.T) {
 		}
 		return true
 	})
-	if !m.Refaults.IsKnown() {
+	if !m.Refaulted.IsKnown() {
 		t.Error("refaults are unknown")
 	}
 }

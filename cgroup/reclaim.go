@@ -91,15 +91,15 @@ func (s *System) FreeMemory(ctx context.Context, group string) error {
 }
 
 // ReclaimState is what shows how much memory of a group can be reclaimed, and whether the group misses what
-// was. Bytes and pages of v2.
+// was; of v2.
 type ReclaimState struct {
 	// Usage is memory.current, and WorkingSet is as of Group.WorkingSet.
 	Usage, WorkingSet stats.Amount
 	// PageCache is the part of the usage that the kernel can read again from files: without that of
 	// tmpfs.
 	PageCache stats.Amount
-	// Refaults are pages, of files or anonymous, that were read again after they had been reclaimed.
-	Refaults stats.Amount
+	// Refaulted is what was read again, of files or anonymous memory, after it had been reclaimed.
+	Refaulted stats.Amount
 	// Stall is of memory.pressure; unknown without PSI.
 	Stall stats.Stall
 }
@@ -122,9 +122,11 @@ func (s *System) ReclaimState(group string) (r ReclaimState, err error) {
 	b := read("memory.stat\x00")
 	inactive, active := flat(b, "inactive_file"), flat(b, "active_file")
 	r.WorkingSet, r.PageCache = r.Usage.Minus(stats.Known(inactive.Or(0))), inactive.Plus(active)
-	if r.Refaults = flat(b, "workingset_refault_file").Plus(flat(b, "workingset_refault_anon")); !r.Refaults.IsKnown() {
-		r.Refaults = flat(b, "workingset_refault") // before Linux 5.9
+	refaults := flat(b, "workingset_refault_file").Plus(flat(b, "workingset_refault_anon"))
+	if !refaults.IsKnown() {
+		refaults = flat(b, "workingset_refault") // before Linux 5.9
 	}
+	r.Refaulted = bytesOf(refaults)
 	r.Stall = ParsePressure(read("memory.pressure\x00"))
 	if err != nil && !errors.Is(err, ErrGone) {
 		err = fmt.Errorf("read the memory of cgroup %s: %w", group, err)

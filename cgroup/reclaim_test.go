@@ -31,7 +31,7 @@ func TestMemoryIsReclaimedFromAGroup(t *testing.T) {
 	m.do(t, "cat "+data+" >/dev/null")
 	before, err := s.ReclaimState(group)
 	require.NoError(t, err)
-	if cache := before.PageCache.Or(0); cache < cached*3/4 || before.Usage.Or(0) < cache || !before.Refaults.IsKnown() {
+	if cache := before.PageCache.Or(0); cache < cached*3/4 || before.Usage.Or(0) < cache || !before.Refaulted.IsKnown() {
 		t.Errorf("after a file of %d bytes was read: %+v", cached, before)
 	}
 	if err := s.ReclaimMemory(group, cached/2); err != nil {

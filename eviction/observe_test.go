@@ -69,7 +69,7 @@ func TestTheMemoryModelChangesWhatIsAvailableAndNotTheCapacity(t *testing.T) {
 	cache := func(refaults int64, after time.Duration) *stats.Node {
 		return reading(func(n *stats.Node) {
 			n.Memory.ActiveFile, n.PodsMemory.ActiveFile = stats.Known(200), stats.Known(100)
-			n.Memory.MemAvailable, n.Memory.Refaults = stats.Known(640), stats.Known(refaults)
+			n.Memory.MemAvailable, n.Memory.Refaulted = stats.Known(640), stats.Known(refaults)
 			n.Time = start.Add(after)
 		})
 	}

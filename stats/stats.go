@@ -72,14 +72,14 @@ type Memory struct {
 	// SlabReclaimable is slab_reclaimable (v2), or SReclaimable of /proc/meminfo
 	// for the root; unknown for other v1 cgroups.
 	SlabReclaimable Amount
-	// Refaults counts pages read back after they had been reclaimed, since the
+	// Refaulted is what was read back of files after it had been reclaimed, since the
 	// creation of the cgroup or the boot: workingset_refault_file (v2),
 	// total_workingset_refault (v1).
-	Refaults Amount
-	// ReadBack counts pages, of files and anonymous ones, read back after they had been reclaimed, since the
+	Refaulted Amount
+	// ReadBack is what was read back, of files and anonymous memory, after it had been reclaimed, since the
 	// creation of the cgroup or the boot: refaults and swap-ins.
 	ReadBack Amount
-	// Stolen counts pages that the kernel has reclaimed because the machine was short of memory, and not a
+	// Stolen is what the kernel has reclaimed because the machine was short of memory, and not a
 	// cgroup at its limit (pgsteal_kswapd and pgsteal_direct of /proc/vmstat); only the root of v2 has them.
 	Stolen Amount
 	// MemFree is that of /proc/meminfo; only the root has one.
@@ -157,7 +157,7 @@ type Pod struct {
 	Time       time.Time
 	Memory     Amount      // working set, bytes
 	Swap       Amount      // bytes of the pod in swap; unknown without swap accounting
-	ReadBack   Amount      // pages, as of Memory
+	ReadBack   Amount      // as of Memory
 	Processes  Amount      // entries of cgroup.procs, as the kubelet counts pids
 	Threads    Amount      // tasks, as the kernel counts pids
 	Containers []Container // in the order of the pod's manifest, init containers first

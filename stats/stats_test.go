@@ -117,13 +117,13 @@ func TestMemoryModelsAreFoundByName(t *testing.T) {
 
 func TestMemoryIsColdWhileItIsNotReadBack(t *testing.T) {
 	const reclaimable = 1000 << 20
-	tenth := stats.Known(reclaimable / 4096 / 10)
+	tenth := stats.Known(reclaimable / 10)
 	stalled := func(some time.Duration) stats.Stall { return stats.Stall{Some: some, Known: true} }
 	type reading struct {
-		after    time.Duration
-		refaults stats.Amount // pages, since the start
-		stall    stats.Stall
-		want     bool
+		after     time.Duration
+		refaulted stats.Amount // since the start
+		stall     stats.Stall
+		want      bool
 	}
 	for name, readings := range map[string][]reading{
 		"the first reading takes it to be cold": {{0, stats.Known(5), stats.Stall{}, true}},
@@ -134,14 +134,14 @@ func TestMemoryIsColdWhileItIsNotReadBack(t *testing.T) {
 		"within the window it stays":            {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(0), stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, true}, {time.Second / 2, tenth, stats.Stall{}, false}},
 		"tasks wait for memory":                 {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(10 * time.Millisecond), false}},
 		"tasks hardly wait for memory":          {{0, stats.Known(0), stalled(0), true}, {time.Second, stats.Known(0), stalled(9 * time.Millisecond), true}},
-		"so much read back that it overflows":   {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(1 << 40), stats.Stall{}, false}},
+		"so much read back that it overflows":   {{0, stats.Known(0), stats.Stall{}, true}, {time.Second, stats.Known(1 << 62), stats.Stall{}, false}},
 		"the clock goes back":                   {{0, stats.Known(0), stats.Stall{}, true}, {-time.Hour, stats.Known(0), stats.Stall{}, true}},
 	} {
 		var c stats.Coldness
 		now := time.Unix(1000, 0)
 		for i, r := range readings {
 			now = now.Add(r.after)
-			n := stats.Node{Time: now, Memory: stats.Memory{ActiveFile: stats.Known(reclaimable), Refaults: r.refaults}, MemoryStall: r.stall}
+			n := stats.Node{Time: now, Memory: stats.Memory{ActiveFile: stats.Known(reclaimable), Refaulted: r.refaulted}, MemoryStall: r.stall}
 			if got := c.Observe(&n); got != r.want {
 				t.Errorf("%s: reading %d is cold: %t, want %t", name, i, got, r.want)
 			}

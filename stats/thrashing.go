@@ -65,7 +65,7 @@ func (t *Thrash) Observe(n *Node) (share Thrashing, known bool) {
 
 // since is what has changed between two readings.
 func (r *thrashReading) since(first *thrashReading, elapsed time.Duration, n *Node) (share Thrashing, known bool) {
-	pages := Amount{}
+	readBack := Amount{}
 	for level, m := range [2]*Memory{&n.Memory, &n.PodsMemory} {
 		if a, b := first.stall[level], r.stall[level]; a.Known && b.Known {
 			known = true
@@ -81,10 +81,10 @@ func (r *thrashReading) since(first *thrashReading, elapsed time.Duration, n *No
 		} else if free, limit := m.Free(), m.Limit; !free.known || !limit.known || free.n > limit.n/freeShare {
 			back = 0
 		}
-		pages = Known(max(pages.n, back))
+		readBack = Known(max(readBack.n, back))
 	}
-	if pages.known {
-		share.ReadBack = Known(int64(float64(pages.n) * PageSize / elapsed.Seconds()))
+	if readBack.known {
+		share.ReadBack = Known(int64(float64(readBack.n) / elapsed.Seconds()))
 	}
 	return share, known
 }

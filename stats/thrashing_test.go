@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// thrashNode is a node whose tasks wait by a share of the time, in percent, and that reads back some pages a second,
+// thrashNode is a node whose tasks wait by a share of the time, in percent, and that reads back some bytes a second,
 // after a number of seconds.
-func thrashNode(seconds int64, node, pods, pages int64) *Node {
+func thrashNode(seconds int64, node, pods, readBack int64) *Node {
 	stall := func(percent int64) Stall {
 		full := time.Duration(seconds*percent) * 10 * time.Millisecond
 		return Stall{Some: full + full/2, Full: full, Known: true}
@@ -15,19 +15,19 @@ func thrashNode(seconds int64, node, pods, pages int64) *Node {
 	return &Node{
 		Time:        time.Unix(1000+seconds, 0),
 		MemoryStall: stall(node), PodsStall: stall(pods),
-		Memory:     Memory{Limit: Known(1 << 30), MemFree: Known(1 << 20), ReadBack: Known(seconds * pages), Stolen: Known(seconds * 1000)},
-		PodsMemory: Memory{Limit: Known(1 << 29), Usage: Known(1 << 28), ReadBack: Known(seconds * pages)},
+		Memory:     Memory{Limit: Known(1 << 30), MemFree: Known(1 << 20), ReadBack: Known(seconds * readBack), Stolen: Known(seconds * 1000)},
+		PodsMemory: Memory{Limit: Known(1 << 29), Usage: Known(1 << 28), ReadBack: Known(seconds * readBack)},
 	}
 }
 
 // rule: M.163
 func TestThrashingIsMeasuredOverAWindow(t *testing.T) {
-	measure := func(change func(*Node), node, pods, pages int64) (Thrashing, bool) {
+	measure := func(change func(*Node), node, pods, readBack int64) (Thrashing, bool) {
 		w := Thrash{Window: 10 * time.Second}
 		var share Thrashing
 		var known bool
 		for s := int64(0); s <= 60; s++ {
-			n := thrashNode(s, node, pods, pages)
+			n := thrashNode(s, node, pods, readBack)
 			change(n)
 			share, known = w.Observe(n)
 			if known != (s >= 10 && n.MemoryStall.Known) {
@@ -39,21 +39,21 @@ func TestThrashingIsMeasuredOverAWindow(t *testing.T) {
 	same := func(*Node) {}
 	atLimit := func(n *Node) { n.Memory.Stolen, n.PodsMemory.Usage = Known(5), Known(1<<29-1<<20) }
 	for name, c := range map[string]struct {
-		change            func(*Node)
-		node, pods, pages int64
-		want              Thrashing
+		change               func(*Node)
+		node, pods, readBack int64
+		want                 Thrashing
 	}{
-		"the node":                            {same, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
-		"the pods":                            {same, 10, 40, 100, Thrashing{Some: 6000, Full: 4000, ReadBack: Known(100 * PageSize)}},
+		"the node":                            {same, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100)}},
+		"the pods":                            {same, 10, 40, 100, Thrashing{Some: 6000, Full: 4000, ReadBack: Known(100)}},
 		"more than the machine has reclaimed": {func(n *Node) { n.Memory.Stolen = Known(5) }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(0)}},
-		"pods at the limit of all pods":       {atLimit, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
+		"pods at the limit of all pods":       {atLimit, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100)}},
 		"a group with free memory":            {func(n *Node) { n.Memory.Stolen, n.Memory.MemFree = Amount{}, Known(1<<28) }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(0)}},
-		"a group without free memory":         {func(n *Node) { n.Memory.Stolen = Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
-		"pages are unknown":                   {func(n *Node) { n.Memory.ReadBack, n.PodsMemory.ReadBack = Amount{}, Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000}},
-		"no pressure of groups":               {func(n *Node) { n.PodsStall = Stall{} }, 30, 90, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100 * PageSize)}},
-		"no pressure files":                   {func(n *Node) { n.PodsStall, n.MemoryStall = Stall{}, Stall{} }, 30, 90, 100, Thrashing{ReadBack: Known(100 * PageSize)}},
+		"a group without free memory":         {func(n *Node) { n.Memory.Stolen = Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100)}},
+		"what is read back is unknown":        {func(n *Node) { n.Memory.ReadBack, n.PodsMemory.ReadBack = Amount{}, Amount{} }, 30, 20, 100, Thrashing{Some: 4500, Full: 3000}},
+		"no pressure of groups":               {func(n *Node) { n.PodsStall = Stall{} }, 30, 90, 100, Thrashing{Some: 4500, Full: 3000, ReadBack: Known(100)}},
+		"no pressure files":                   {func(n *Node) { n.PodsStall, n.MemoryStall = Stall{}, Stall{} }, 30, 90, 100, Thrashing{ReadBack: Known(100)}},
 	} {
-		if got, _ := measure(c.change, c.node, c.pods, c.pages); got != c.want {
+		if got, _ := measure(c.change, c.node, c.pods, c.readBack); got != c.want {
 			t.Errorf("%s: %+v, want %+v", name, got, c.want)
 		}
 	}

@@ -92,7 +92,7 @@ type figures struct {
 	name   string // for the killer
 	usage  stats.Pod
 	growth stats.Trend // of memory
-	// readBack counts pages, and stalled nanoseconds in which tasks waited for memory.
+	// readBack is of bytes, and stalled of nanoseconds in which tasks waited for memory.
 	readBack, stalled stats.Trend
 	// containers are the growths of the containers of a pod that steps before evictions are configured for.
 	containers []stats.Trend

@@ -50,5 +50,5 @@ func (f *figures) contention() (readBack int64, stalled stats.Amount) {
 	if f.stalled.Observed() {
 		stalled = stats.Known(min(stats.WholeTime, f.stalled.PerSecond()*stats.WholeTime/int64(time.Second)))
 	}
-	return max(0, f.readBack.PerSecond()) * stats.PageSize, stalled
+	return max(0, f.readBack.PerSecond()), stalled
 }

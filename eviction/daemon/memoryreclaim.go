@@ -151,7 +151,7 @@ func (r *memoryReclaimer) read(uid types.UID) (m reading, err error) {
 func (m *reading) since(before *reading, uid types.UID) eviction.PodMemory {
 	return eviction.PodMemory{
 		UID: uid, WorkingSet: m.WorkingSet.Or(0), PageCache: m.PageCache.Or(0), Over: m.at.Sub(before.at),
-		Refaulted: m.Refaults.Minus(before.Refaults).Or(0) * pageSize, Stalled: max(0, m.Stall.Some-before.Stall.Some),
+		Refaulted: m.Refaulted.Minus(before.Refaulted).Or(0), Stalled: max(0, m.Stall.Some-before.Stall.Some),
 	}
 }
 

@@ -66,11 +66,11 @@ type growingPod struct {
 // stallPeriod: in its first half tasks wait for memory six tenths of the time.
 const stallPeriod = time.Minute
 
-// stall is how long tasks have waited for memory, and the pages that were read back.
-func (i *incident) stall() (waited stats.Stall, pages int64) {
+// stall is how long tasks have waited for memory, and what was read back.
+func (i *incident) stall() (waited stats.Stall, readBack int64) {
 	ran := time.Since(i.begun) + time.Second
 	stalled := ran/stallPeriod*stallPeriod/2 + min(ran%stallPeriod, stallPeriod/2)
-	return stats.Stall{Some: stalled * 8 / 10, Full: stalled * 6 / 10, Known: true}, int64(stalled / time.Millisecond)
+	return stats.Stall{Some: stalled * 8 / 10, Full: stalled * 6 / 10, Known: true}, int64(stalled/time.Millisecond) << 12
 }
 
 // swappedPart of the memory of a pod is in swap besides.
@@ -126,10 +126,10 @@ func (i *incident) Read(n *stats.Node, _ collect.Ask) {
 		memory, disk, tasks = memory+m, disk+d, tasks+t
 	}
 	now := time.Now()
-	stall, pages := i.stall()
+	stall, readBack := i.stall()
 	*n = stats.Node{
 		Time:        now,
-		Memory:      stats.Memory{Limit: stats.Known(16 * gibi), Usage: stats.Known(memory), ReadBack: stats.Known(pages), Stolen: stats.Known(pages)},
+		Memory:      stats.Memory{Limit: stats.Known(16 * gibi), Usage: stats.Known(memory), ReadBack: stats.Known(readBack), Stolen: stats.Known(readBack)},
 		NodeFs:      stats.Filesystem{Capacity: stats.Known(100 * gibi), Available: stats.Known(max(0, 100*gibi-disk+i.freed)), Time: now.Truncate(700 * time.Millisecond)},
 		Tasks:       stats.Tasks{Max: stats.Known(4096), Running: stats.Known(tasks)},
 		MemoryStall: stall,
@@ -144,8 +144,8 @@ func (m meter) Read(s *stats.Pod) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	memory, disk, tasks := m.uses()
-	_, pages := m.stall()
-	*s = stats.Pod{Time: time.Now(), ReadBack: stats.Known(pages * (memory >> 28)), Memory: stats.Known(memory), Swap: stats.Known(memory / swappedPart), Threads: stats.Known(tasks), Processes: stats.Known((tasks + 1) / 2),
+	_, readBack := m.stall()
+	*s = stats.Pod{Time: time.Now(), ReadBack: stats.Known(readBack * (memory >> 28)), Memory: stats.Known(memory), Swap: stats.Known(memory / swappedPart), Threads: stats.Known(tasks), Processes: stats.Known((tasks + 1) / 2),
 		Containers: append(s.Containers[:0], stats.Container{Memory: stats.Known(memory), Rootfs: stats.Known(disk / 2)}),
 		Volumes:    append(s.Volumes[:0], stats.Volume{Used: stats.Known(disk - disk/2)})}
 	if !m.ended.IsZero() {

@@ -3,6 +3,7 @@ package node_test
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"testing"
 	"time"
@@ -55,7 +56,9 @@ func TestStallFigures(t *testing.T) {
 			after, now := readStalls(n, reader), readStalls(n, worker)
 			over := after.at.Sub(before.at)
 			share := func(d time.Duration) string { return fmt.Sprintf("%.2f%%", 100*d.Seconds()/over.Seconds()) }
-			perSecond := func(pages int64) string { return fmt.Sprintf("%.0f pages/s", float64(pages)/over.Seconds()) }
+			perSecond := func(bytes int64) string {
+				return fmt.Sprintf("%.0f pages/s", float64(bytes)/float64(os.Getpagesize())/over.Seconds())
+			}
 			fmt.Printf("| %s | %s | %s | %s | %s | %s | %s | %s |\n", c.what, perSecond(after.all-before.all), perSecond(after.pod-before.pod), perSecond(now.pod-ofWorker.pod),
 				share(after.stall.Full-before.stall.Full), share(after.stall.Some-before.stall.Some), share(after.ofPod.Some-before.ofPod.Some), share(now.ofPod.Some-ofWorker.ofPod.Some))
 			n.Clear(n.Pods().Path())
@@ -63,7 +66,7 @@ func TestStallFigures(t *testing.T) {
 	}
 }
 
-// stallReading is the pages that a node, and a pod of it, have read back, and how long their tasks have waited for memory.
+// stallReading is what a node, and a pod of it, have read back, and how long their tasks have waited for memory.
 type stallReading struct {
 	all, pod     int64
 	stall, ofPod stats.Stall
