@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,8 +23,8 @@ import (
 )
 
 const (
-	// noticeQueue bounds the notices that wait, and maxDelivering those that are delivered at a time: the
-	// filesystem of a container may hang.
+	// noticeQueue bounds the notices that wait for the journal, and maxDelivering those that are delivered at a
+	// time: the filesystem of a container may hang.
 	noticeQueue, maxDelivering = 1024, 64
 	// keptPatience is how long a notice waits for the journal.
 	keptPatience = time.Second
@@ -39,17 +40,20 @@ type notices struct {
 		StepTaken(*eviction.StepAction, error)
 		AnnotationIgnored(wire.PodName, string)
 	}
-	journal *journal.Journal // nil without one
-	written atomic.Uint64    // changes of the journal that are durable
-	wrote   chan struct{}    // one of them is
+	send    func(*eviction.StepAction) error // delivers one
+	journal *journal.Journal                 // nil without one
+	written atomic.Uint64                    // changes of the journal that are durable
+	wrote   chan struct{}                    // one of them is
 	in      chan notice
 	log     *slog.Logger
 
 	delivering sync.WaitGroup
 	mu         sync.Mutex
-	// containers are those that have a notice that is being delivered, or a warning in effect.
+	// containers are those that have a notice to deliver, or a warning in effect.
 	containers map[noticed]*delivery
 	running    int
+	// waiting are containers whose next notice waits for the delivery of one to another container, in order.
+	waiting []noticed
 	// faults are the last that were reported of containers.
 	faults map[noticed]string
 }
@@ -66,12 +70,9 @@ type noticed struct {
 	name string
 }
 
-// delivery is the state of a container.
-type delivery struct {
-	running bool
-	next    *eviction.StepAction // the last of those that came meanwhile
-	warned  *eviction.StepAction // the warning that was delivered and is in effect
-}
+// delivery is the state of a container: the notice that is being delivered, the last of those that came since and the
+// warning in effect.
+type delivery struct{ running, next, warned *eviction.StepAction }
 
 func (d *Daemon) newNotices() *notices {
 	n := &notices{
@@ -84,6 +85,7 @@ func (d *Daemon) newNotices() *notices {
 		},
 		journal: d.journal, wrote: make(chan struct{}, 1), in: make(chan notice, noticeQueue), log: d.log, containers: map[noticed]*delivery{}, faults: map[noticed]string{},
 	}
+	n.send = n.deliverTo
 	if n.journal != nil {
 		n.journal.Written(func(changes uint64) {
 			n.written.Store(changes)
@@ -150,20 +152,21 @@ func (n *notices) begin(s *eviction.StepAction) {
 		c = &delivery{}
 		n.containers[key] = c
 	}
+	waits := c.next != nil
+	c.next = s
 	switch {
-	case c.running:
-		c.next = s
+	case c.running != nil || waits:
 	case n.running == maxDelivering:
-		n.reports.StepTaken(s, errNoticesFull)
-		n.forget(key, c)
+		n.waiting = append(n.waiting, key)
 	default:
-		n.start(key, c, s)
+		n.start(key, c)
 	}
 }
 
-// start is called with the lock held.
-func (n *notices) start(key noticed, c *delivery, s *eviction.StepAction) {
-	c.running = true
+// start begins to deliver the next notice of a container. It is called with the lock held.
+func (n *notices) start(key noticed, c *delivery) {
+	s := c.next
+	c.running, c.next = s, nil
 	n.running++
 	n.delivering.Go(func() {
 		err := n.send(s)
@@ -171,7 +174,7 @@ func (n *notices) start(key noticed, c *delivery, s *eviction.StepAction) {
 		n.mu.Lock()
 		defer n.mu.Unlock()
 		n.reportFault(key, s, err)
-		c.running = false
+		c.running = nil
 		n.running--
 		switch {
 		case s.Over:
@@ -179,12 +182,17 @@ func (n *notices) start(key noticed, c *delivery, s *eviction.StepAction) {
 		case err == nil:
 			c.warned = s
 		}
-		if next := c.next; next != nil {
-			c.next = nil
-			n.start(key, c, next)
+		if c.next != nil {
+			n.start(key, c)
 			return
 		}
-		n.forget(key, c)
+		if c.warned == nil {
+			delete(n.containers, key)
+		}
+		if len(n.waiting) > 0 {
+			key, n.waiting = n.waiting[0], n.waiting[1:]
+			n.start(key, n.containers[key])
+		}
 	})
 }
 
@@ -207,26 +215,21 @@ func (n *notices) reportFault(key noticed, s *eviction.StepAction, err error) {
 	n.reports.AnnotationIgnored(wire.PodName{UID: s.Pod.UID, Namespace: s.Pod.Namespace, Name: s.Pod.Name}, err.Error())
 }
 
-// forget is called with the lock held.
-func (n *notices) forget(key noticed, c *delivery) {
-	if !c.running && c.warned == nil {
-		delete(n.containers, key)
-	}
-}
-
-// end ends the warnings in effect, as far as their containers take that in time.
+// end ends the warnings in effect, as far as their containers take that in time. Of warnings that wait nothing is
+// delivered.
 func (n *notices) end() {
 	n.mu.Lock()
+	n.waiting = nil
 	for key, c := range n.containers {
-		if c.warned == nil {
+		c.next = nil
+		last := cmp.Or(c.running, c.warned)
+		if last == nil || last.Over {
 			continue
 		}
-		over := *c.warned
+		over := *last
 		over.Over, over.Because = true, "evictd ends"
-		if c.running {
-			c.next = &over
-		} else {
-			n.start(key, c, &over)
+		if c.next = &over; c.running == nil {
+			n.start(key, c)
 		}
 	}
 	n.mu.Unlock()
@@ -244,8 +247,8 @@ func (n *notices) end() {
 
 var errNotRunning = errors.New("the container does not run")
 
-// send delivers a notice to the first process of a container.
-func (n *notices) send(s *eviction.StepAction) error {
+// deliverTo delivers a notice to the first process of a container.
+func (n *notices) deliverTo(s *eviction.StepAction) error {
 	p := n.find(s.Pod.UID)
 	if p == nil {
 		return errNotRunning
