@@ -37,11 +37,19 @@ func evictctl(t testing.TB, args ...string) (stdout, stderr string, code int) {
 	return harness.Finish(t, exec.Command(harness.Program(t, "evictd"), args...))
 }
 
+// needNoKubelet skips a test of the mode native where the host has a kubelet.
+func needNoKubelet(t testing.TB) {
+	t.Helper()
+	if daemon.FindKubelet() != 0 {
+		t.Skip("skipped: a kubelet runs on this host, beside which evictd neither registers a node nor refuses restarts")
+	}
+}
+
 // runWith protects the node with an API server around it.
 func runWith(n *harness.Node, a *kube.API, args ...string) *harness.Evictd {
 	n.T.Helper()
-	if slices.Contains(args, sandbox.Mode("native")) && daemon.FindKubelet() != 0 {
-		n.T.Skip("skipped: a kubelet runs on this host, beside which evictd registers no node")
+	if slices.Contains(args, sandbox.Mode("native")) {
+		needNoKubelet(n.T)
 	}
 	return n.Evictd(slices.Concat([]string{longTransition}, a.Flags, args)...)
 }
