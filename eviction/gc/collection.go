@@ -78,16 +78,18 @@ func (c *Collector) begin(ctx context.Context, o Trigger, s eviction.Signal, nee
 		Report:    Report{Trigger: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
 		Collector: c, ctx: ctx, policy: c.currentPolicy(), failedIDs: map[string]bool{},
 	}
-	w.first, w.Error = c.ports.ReadDisks(ctx)
+	w.first, w.Error = w.readDisks()
 	return w
 }
 
-// readDisks measures the disks and waits for figures younger than the call.
+// readDisks measures the disks and waits for figures younger than the call. The layout of the disks may just have
+// changed: a snapshot of before says nothing of a disk that it does not have.
 func (w *collection) readDisks() (control.Snapshot, error) {
 	for begun := time.Now(); ; {
 		s, err := w.ports.ReadDisks(w.ctx)
 		at := disk(w.Signal, &s.Node).Time
-		if err != nil || at.IsZero() || at.After(begun) || time.Since(begun) > diskTimeout {
+		young := at.After(begun) || at.IsZero() && !s.At.Before(begun)
+		if err != nil || young || time.Since(begun) > diskTimeout {
 			return s, err
 		}
 		select {

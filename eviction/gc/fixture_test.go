@@ -46,7 +46,8 @@ type fixture struct {
 	late      time.Duration    // what was removed shows so much later
 	fails     map[string]error // orders; hang for none that is answered
 	available int64
-	refill    int64 // bytes that a pod writes once, when the disk was seen to lack nothing
+	unseen    time.Duration // so long after the beginning a snapshot is one of before, without figures of the disk
+	refill    int64         // bytes that a pod writes once, when the disk was seen to lack nothing
 	entries   map[string]json.RawMessage
 	lines     []string
 	orders    time.Duration // so many microseconds
@@ -105,10 +106,9 @@ func (w *fixture) starve(steps ...eviction.ReclaimStep) {
 	if steps == nil {
 		steps = []eviction.ReclaimStep{eviction.DeadContainers, eviction.UnusedImages}
 	}
-	s, err := w.Glance(w.Context())
-	if err != nil {
-		w.Fatal(err)
-	}
+	w.mu.Lock()
+	s := w.look()
+	w.mu.Unlock()
 	w.Reclaim(w.signal, steps, w.cfg.Need(&s.Observations, w.signal))
 	if got := <-w.Reclaimed(); got != w.signal {
 		w.Errorf("%v was reclaimed", got)
@@ -197,16 +197,24 @@ func (w *fixture) Order(o wire.Order, done func(error)) error {
 	return nil
 }
 
-// Glance looks at the one disk.
-func (w *fixture) Glance(ctx context.Context) (control.Snapshot, error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
+// look measures the one disk.
+func (w *fixture) look() control.Snapshot {
 	fs := stats.Filesystem{Capacity: stats.Known(w.capacity), Available: stats.Known(w.available)}
 	if w.signal == eviction.NodeFsInodesFree {
 		fs = stats.Filesystem{Inodes: fs.Capacity, InodesFree: fs.Available}
 	}
 	node := stats.Node{Time: time.Now(), NodeFs: fs, ImageFs: fs, ContainerFs: fs}
-	s := control.Snapshot{At: time.Now(), Node: node, Observations: (&eviction.Observer{}).Observe(&node), Eviction: &w.cfg}
+	return control.Snapshot{At: time.Now(), Node: node, Observations: (&eviction.Observer{}).Observe(&node), Eviction: &w.cfg}
+}
+
+// Glance looks at the one disk.
+func (w *fixture) Glance(ctx context.Context) (control.Snapshot, error) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if time.Since(w.begun) < w.unseen {
+		return control.Snapshot{At: w.begun.Add(-time.Millisecond), Eviction: &w.cfg}, ctx.Err()
+	}
+	s := w.look()
 	if need := w.cfg.Need(&s.Observations, w.signal); need.Bytes+need.Inodes <= 0 {
 		w.available, w.refill = w.available-w.refill, 0
 	}

@@ -40,6 +40,14 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"100ms removeImage a", "200ms removeImage b", "200ms pressure: expected 10, freed 7 GiB "},
 		},
 		{
+			"a snapshot of before the layout was known does not suffice",
+			setting{minimum: 4, prepare: func(w *fixture) {
+				w.image("a", 5, 5)
+				w.unseen = 8 * time.Millisecond
+			}},
+			[]string{"108ms removeImage a", "108ms pressure: expected 5, freed 5 GiB "},
+		},
+		{
 			"images follow where they do not",
 			setting{minimum: 4, prepare: func(w *fixture) {
 				pods(w)
