@@ -2,10 +2,13 @@ package daemon
 
 import (
 	"context"
+	"time"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/eviction/agent"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
@@ -32,7 +35,7 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 		OnReport: func(r gc.Report) { d.publisher.Collected(r) },
 	}
 	ports := gc.Ports{
-		Runtime:   d.cluster.agent,
+		Runtime:   awaitedRuntime{d.cluster.agent, d.cluster.runtime, time.Now()},
 		ReadDisks: func(ctx context.Context) (control.Snapshot, error) { return d.loop.Glance(ctx) },
 		Pods:      d.podsOfNode,
 	}
@@ -40,6 +43,27 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 		ports.Journal = d.journal
 	}
 	return gc.New(cfg, ports, d.log)
+}
+
+// awaitedRuntime is the container runtime as the collector sees it: one with a socket that has not answered since evictd
+// began counts as down since then. It is waited for, as during its restart, before a pod is evicted.
+type awaitedRuntime struct {
+	*agent.Agent
+	endpoint RuntimeEndpoint
+	begun    time.Time
+}
+
+// Runtime implements gc.Runtime.
+func (r awaitedRuntime) Runtime() *inventory.Snapshot {
+	has := r.Agent.Runtime()
+	if has != nil && has.Endpoint != "" {
+		return has
+	}
+	path := r.endpoint.find()
+	if path == "" {
+		return has
+	}
+	return &inventory.Snapshot{Runtime: inventory.Runtime{Endpoint: "unix:" + path, Since: r.begun}}
 }
 
 // collectEvicted has the collector remove the containers of an evicted pod, by the uids that

@@ -61,7 +61,7 @@ type Periodic struct{ Containers, Images bool }
 
 // Runtime is the container runtime as the agent reports it.
 type Runtime interface {
-	// Runtime is the last reported inventory; nil where no runtime is configured.
+	// Runtime is the last reported inventory; nil, or without an endpoint, where there is no runtime.
 	Runtime() *inventory.Snapshot
 	// Order sends an order to the runtime; unless it fails, done is called once.
 	Order(o wire.Order, done func(error)) error

@@ -84,6 +84,29 @@ func TestDeadContainersThenUnusedImagesGoBeforeAPodDoes(t *testing.T) {
 	}
 }
 
+// TestADiskThatIsShortAtTheStartIsFreedBeforeAPodIsEvicted has evictd know the pods at once, and the images only once
+// the runtime answers.
+func TestADiskThatIsShortAtTheStartIsFreedBeforeAPodIsEvicted(t *testing.T) {
+	for name, layout := range layouts {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			disk := node.Disk(t, node.Ext4, 192*node.MiB, 6000)
+			r := diskFixture{t: t, n: node.Start(t, node.Built, layout.options(disk)), share: shares["bytes"], disk: disk}
+			r.filler, r.small = r.n.Pod("filler", node.Spec{}), r.n.Pod("small", node.Spec{})
+			r.n.Import(r.image("localhost/unused:1", 2*r.unit), r.image("localhost/unused:2", 2*r.unit))
+			r.threshold = r.free(t, disk) - r.unit
+			r.do(r.filler.Containers[0], "fill", r.unit*3/2)
+			signal := layout.filesystem + "." + r.signal
+			r.e = r.n.Evictd(append(layout.arguments(disk), "--pod-manifests="+manifests(t, r.filler, r.small), fmt.Sprintf("--eviction-hard=%s<%d", signal, r.threshold))...)
+			node.Await(t, "an image to go", func() bool { return len(unused(r.n)) == 1 || len(r.e.Status().Evictions) > 0 })
+			r.awaitPressure(false)
+			if evictions := r.e.Status().Evictions; len(evictions) > 0 || !r.filler.Lives() {
+				t.Errorf("evictions %+v although what is unused sufficed", evictions)
+			}
+		})
+	}
+}
+
 // diskFixture is a node whose disk is made to run out.
 type diskFixture struct {
 	share
