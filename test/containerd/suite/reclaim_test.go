@@ -86,6 +86,8 @@ func TestDeadContainersThenUnusedImagesGoBeforeAPodDoes(t *testing.T) {
 
 // TestADiskThatIsShortAtTheStartIsFreedBeforeAPodIsEvicted has evictd know the pods at once, and the images only once
 // the runtime answers.
+//
+// rule: M.38
 func TestADiskThatIsShortAtTheStartIsFreedBeforeAPodIsEvicted(t *testing.T) {
 	for name, layout := range layouts {
 		t.Run(name, func(t *testing.T) {
