@@ -314,7 +314,7 @@ type askedRecorder func(control.Report)
 
 func (r askedRecorder) Record(report control.Report) { r(report) }
 
-// TestWhatTheStatusShowsIsRecordedBefore: whoever sees an eviction can ask why.
+// TestWhatTheStatusShowsIsRecordedBefore: evictd why knows of what evictd status shows.
 func TestWhatTheStatusShowsIsRecordedBefore(t *testing.T) {
 	s, now := newReporter(), &fixedSnapshot{}
 	var p *fixture
