@@ -132,7 +132,7 @@ func TestMachineAStormThatReadsItsFilesAgainIsEvictedBeforePodsWithinTheirReques
 		bystander.Do("hold 48Mi")
 		d := n.Evictd(reclaims(t, "1s", "memoryModel: reclaimAware")...)
 		d.AwaitPods(memorySignal, bystander, reader)
-		reader.Do("read %s 15", written(t, 240*harness.MiB))
+		reader.Do("read %s 6", written(t, 240*harness.MiB))
 		d.MustHaveEvicted()
 		harness.MustRun(t, bystander, reader)
 	})
