@@ -66,10 +66,10 @@ type collection struct {
 	*Collector
 	ctx       context.Context
 	policy    *reclaim.Policy
-	first     control.Snapshot
-	failedIDs map[string]bool // ids that could not be removed
-	awaySince time.Time       // since when the runtime is down; zero while it answers
-	lacked    eviction.Need   // at the last measurement
+	first     control.Snapshot // the last before anything was removed
+	failedIDs map[string]bool  // ids that could not be removed
+	awaySince time.Time        // since when the runtime is down; zero while it answers
+	lacked    eviction.Need    // at the last measurement
 }
 
 // begin measures the disks before anything is removed.
@@ -78,7 +78,7 @@ func (c *Collector) begin(ctx context.Context, o Trigger, s eviction.Signal, nee
 		Report:    Report{Trigger: o, Signal: s, Need: need, Begun: time.Now(), DryRun: c.cfg.DryRun},
 		Collector: c, ctx: ctx, policy: c.currentPolicy(), failedIDs: map[string]bool{},
 	}
-	w.first, w.Error = w.readDisks()
+	w.first, w.Error = c.ports.ReadDisks(ctx)
 	return w
 }
 
@@ -162,10 +162,14 @@ func (w *collection) updateNeed(g *reclaim.Goal, lacks func(*control.Snapshot) e
 // updateLacked measures what the disk lacks now.
 func (w *collection) updateLacked(lacks func(*control.Snapshot) eviction.Need) error {
 	s, err := w.readDisks()
-	if err == nil {
-		w.lacked = lacks(&s)
+	if err != nil {
+		return err
 	}
-	return err
+	if len(w.Removed) == 0 {
+		w.first = s
+	}
+	w.lacked = lacks(&s)
+	return nil
 }
 
 func satisfied(n eviction.Need) bool { return n.Bytes <= 0 && n.Inodes <= 0 }
