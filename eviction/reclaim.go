@@ -66,6 +66,10 @@ func (c *Config) Need(observed *Observations, s Signal) Need {
 	return need
 }
 
+// ReclaimSteps are what the node can free on the disk of a signal without ending a pod, in the order in which it is
+// tried.
+func (c *Config) ReclaimSteps(s Signal) []ReclaimStep { return c.Layout.placement(s).reclaim }
+
 // lacks is how far the observation is below the threshold and its minimum
 // reclaim; zero where it does not cross them.
 func (t *Threshold) lacks(o Observation) int64 {

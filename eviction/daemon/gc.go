@@ -8,11 +8,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
-	"github.com/evictd/evictd/eviction/agent"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/gc"
 	"github.com/evictd/evictd/eviction/reclaim"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -46,17 +46,18 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 }
 
 // awaitedRuntime is the container runtime as the collector sees it: one with a socket that has not answered since evictd
-// began counts as down since then. It is waited for, as during its restart, before a pod is evicted.
+// began, or not said where it keeps images, counts as down since then. It is waited for, as during its restart, before
+// a pod is evicted. Until it has, the layout of the disks is not known: its images may be on another one.
 type awaitedRuntime struct {
-	*agent.Agent
+	reported gc.Runtime
 	endpoint RuntimeEndpoint
 	begun    time.Time
 }
 
 // Runtime implements gc.Runtime.
 func (r awaitedRuntime) Runtime() *inventory.Snapshot {
-	has := r.Agent.Runtime()
-	if has != nil && has.Endpoint != "" {
+	has := r.reported.Runtime()
+	if has != nil && len(has.ImageFs) > 0 || time.Since(r.begun) > runtimePatience {
 		return has
 	}
 	path := r.endpoint.find()
@@ -65,6 +66,9 @@ func (r awaitedRuntime) Runtime() *inventory.Snapshot {
 	}
 	return &inventory.Snapshot{Runtime: inventory.Runtime{Endpoint: "unix:" + path, Since: r.begun}}
 }
+
+// Order implements gc.Runtime.
+func (r awaitedRuntime) Order(o wire.Order, done func(error)) error { return r.reported.Order(o, done) }
 
 // collectEvicted has the collector remove the containers of an evicted pod, by the uids that
 // it has at the runtime.

@@ -46,8 +46,9 @@ type fixture struct {
 	late      time.Duration    // what was removed shows so much later
 	fails     map[string]error // orders; hang for none that is answered
 	available int64
-	unseen    time.Duration // so long after the beginning a snapshot is one of before, without figures of the disk
-	refill    int64         // bytes that a pod writes once, when the disk was seen to lack nothing
+	moved     *eviction.Config // in place of cfg, once a reclaim was asked for; nil for none
+	unseen    time.Duration    // so long after the beginning a snapshot is one of before, without figures of the disk
+	refill    int64            // bytes that a pod writes once, when the disk was seen to lack nothing
 	entries   map[string]json.RawMessage
 	lines     []string
 	orders    time.Duration // so many microseconds
@@ -215,6 +216,9 @@ func (w *fixture) Glance(ctx context.Context) (control.Snapshot, error) {
 		return control.Snapshot{At: w.begun.Add(-time.Millisecond), Eviction: &w.cfg}, ctx.Err()
 	}
 	s := w.look()
+	if w.moved != nil {
+		s.Eviction = w.moved
+	}
 	if need := w.cfg.Need(&s.Observations, w.signal); need.Bytes+need.Inodes <= 0 {
 		w.available, w.refill = w.available-w.refill, 0
 	}

@@ -48,6 +48,15 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"108ms removeImage a", "108ms pressure: expected 5, freed 5 GiB "},
 		},
 		{
+			"images stay that are found to be on another disk",
+			setting{minimum: 4, prepare: func(w *fixture) {
+				w.image("a", 5, 5)
+				moved := eviction.New(w.cfg, eviction.ImageFs)
+				w.moved = &moved
+			}},
+			[]string{"0s pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
 			"images follow where they do not",
 			setting{minimum: 4, prepare: func(w *fixture) {
 				pods(w)

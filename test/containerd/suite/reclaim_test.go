@@ -109,6 +109,30 @@ func TestADiskThatIsShortAtTheStartIsFreedBeforeAPodIsEvicted(t *testing.T) {
 	}
 }
 
+// TestADiskThatIsShortAtTheStartLeavesTheImagesOfAnother has evictd know only from the runtime that images and writable layers
+// are on a disk of their own: neither of them frees nodefs, which is short.
+//
+// rule: M.38
+func TestADiskThatIsShortAtTheStartLeavesTheImagesOfAnother(t *testing.T) {
+	t.Parallel()
+	images, disk := node.Disk(t, node.Ext4, 192*node.MiB, 6000), node.Disk(t, node.Ext4, 96*node.MiB, 6000)
+	n := node.Start(t, node.Built, node.Options{Root: filepath.Join(images, "containerd"), Kubelet: filepath.Join(disk, "kubelet")})
+	r := diskFixture{t: t, n: n, share: shares["bytes"], disk: disk}
+	layer, volume := n.Pod("layer", node.Spec{}), n.Pod("volume", node.Spec{EmptyDirs: map[string]string{"scratch": ""}})
+	n.Import(r.image("localhost/unused:1", 2*r.unit), r.image("localhost/unused:2", 2*r.unit))
+	r.threshold = r.free(t, disk) - r.unit
+	r.do(layer.Containers[0], "fill", 4*r.unit)
+	r.do(volume.Containers[0], "scratch/fill", r.unit*3/2)
+	r.e = n.Evictd("--nodefs="+n.Kubelet, "--pod-manifests="+manifests(t, layer, volume), fmt.Sprintf("--eviction-hard=nodefs.available<%d", r.threshold))
+	r.e.AwaitEviction(volume)
+	if evictions := r.e.Status().Evictions; len(evictions) != 1 || len(unused(n)) != 2 {
+		t.Errorf("evictions %+v, images %v; want that of the pod with a volume on the disk, and all images", evictions, unused(n))
+	}
+	if !layer.Lives() {
+		t.Error("the pod with the larger layer has ended")
+	}
+}
+
 // diskFixture is a node whose disk is made to run out.
 type diskFixture struct {
 	share
