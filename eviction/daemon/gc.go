@@ -45,9 +45,9 @@ func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 	return gc.New(cfg, ports, d.log)
 }
 
-// awaitedRuntime is the container runtime as the collector sees it: one with a socket that has not answered since evictd
-// began, or not said where it keeps images, counts as down since then. It is waited for, as during its restart, before
-// a pod is evicted. Until it has, the layout of the disks is not known: its images may be on another one.
+// awaitedRuntime is the container runtime as the collector sees it. If there is a socket, and the runtime has not reported
+// its image filesystem since evictd began, the runtime counts as down since then: the collector waits for it, as
+// during a restart of the runtime, before a pod is evicted. Before that report evictd does not know which disk has the images.
 type awaitedRuntime struct {
 	reported gc.Runtime
 	endpoint RuntimeEndpoint

@@ -52,7 +52,7 @@ type notices struct {
 	// containers are those that have a notice to deliver, or a warning in effect.
 	containers map[noticed]*delivery
 	running    int
-	// waiting are containers whose next notice waits for the delivery of one to another container, in order.
+	// waiting are containers whose next notice waits because maxDelivering others are being delivered; the first one waits longest.
 	waiting []noticed
 	// faults are the last that were reported of containers.
 	faults map[noticed]string
@@ -215,8 +215,7 @@ func (n *notices) reportFault(key noticed, s *eviction.StepAction, err error) {
 	n.reports.AnnotationIgnored(wire.PodName{UID: s.Pod.UID, Namespace: s.Pod.Namespace, Name: s.Pod.Name}, err.Error())
 }
 
-// end ends the warnings in effect, as far as their containers take that in time. Of warnings that wait nothing is
-// delivered.
+// end ends the warnings in effect, as far as their containers take that in time. Warnings that still wait are dropped.
 func (n *notices) end() {
 	n.mu.Lock()
 	n.waiting = nil

@@ -41,8 +41,8 @@ func newHungContainers() (*hungContainers, *notices) {
 	return h, &notices{send: h.send, reports: h, log: slog.New(slog.DiscardHandler), containers: map[noticed]*delivery{}, faults: map[noticed]string{}}
 }
 
-// TestANoticeWaitsForThoseThatHang has as many containers hang as are served at a time: of each other the last notice is
-// delivered when one of them does no longer, in their order.
+// TestANoticeWaitsForThoseThatHang has as many containers hang as are served at a time. Two more containers get their last
+// notice once the others no longer hang.
 func TestANoticeWaitsForThoseThatHang(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, n := newHungContainers()
@@ -66,7 +66,8 @@ func TestANoticeWaitsForThoseThatHang(t *testing.T) {
 	})
 }
 
-// TestTheEndOfEvictdEndsAWarningThatIsBeingDelivered: nothing else does where no other evictd follows.
+// TestTheEndOfEvictdEndsAWarningThatIsBeingDelivered has evictd stop while the containers hang. A warning that waits is
+// not delivered any more.
 func TestTheEndOfEvictdEndsAWarningThatIsBeingDelivered(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h, n := newHungContainers()

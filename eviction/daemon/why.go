@@ -56,7 +56,8 @@ func ReadStories(dir, pod string, last bool) (Stories, error) {
 	return a, nil
 }
 
-// flushPatience is how long a question waits for the flight recorder; an answer has the rest of serve.Timeout.
+// flushPatience is how long a request of /v1/why waits until the flight recorder has written its queue to the disk. The
+// client gives up after serve.Timeout.
 const flushPatience = serve.Timeout - time.Second
 
 // why serves /v1/why?pod=NAME&last=true: with all that the status shows, or without the last of it where the disk hangs.

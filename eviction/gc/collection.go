@@ -82,8 +82,8 @@ func (c *Collector) begin(ctx context.Context, o Trigger, s eviction.Signal, nee
 	return w
 }
 
-// readDisks measures the disks and waits for figures younger than the call. The layout of the disks may just have
-// changed: a snapshot of before says nothing of a disk that it does not have.
+// readDisks measures the disks and waits for figures younger than the call. A snapshot from before a change of the
+// layout has no figures of a disk that is new in the layout, so that an older snapshot is never used.
 func (w *collection) readDisks() (control.Snapshot, error) {
 	for begun := time.Now(); ; {
 		s, err := w.ports.ReadDisks(w.ctx)
@@ -118,6 +118,11 @@ func (w *collection) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction
 			inv.Containers = slices.DeleteFunc(inv.Containers, func(c reclaim.Container) bool { return !inv.Evicted[c.Pod] })
 			inv.Sandboxes = slices.DeleteFunc(inv.Sandboxes, func(s reclaim.Sandbox) bool { return !inv.Evicted[s.Pod] })
 		}
+		if w.Trigger == Pressure {
+			if w.Error = w.narrow(&g); w.Error != nil {
+				return
+			}
+		}
 		plan, before := reclaim.Choose(inv, w.policy, g, time.Now()), len(w.Removed)
 		if len(plan.Removals) == 0 || !w.execute(plan.Removals, g.Need, lacks) {
 			break
@@ -131,6 +136,19 @@ func (w *collection) step(g reclaim.Goal, lacks func(*control.Snapshot) eviction
 	if g.Containers && w.Error == nil && w.Trigger != Evicted {
 		w.Logs += w.removeLogs()
 	}
+}
+
+// narrow limits a goal to what the disk has by its present layout: the reclaim was requested before the runtime was waited
+// for, and images may have turned out to be on another disk.
+func (w *collection) narrow(g *reclaim.Goal) error {
+	s, err := w.ports.ReadDisks(w.ctx)
+	if err != nil {
+		return err
+	}
+	steps := s.Eviction.ReclaimSteps(w.Signal)
+	g.Containers = g.Containers && slices.Contains(steps, eviction.DeadContainers)
+	g.Images = g.Images && slices.Contains(steps, eviction.UnusedImages)
+	return nil
 }
 
 // mayFree says whether the removed objects may have freed enough: their sizes sum up to

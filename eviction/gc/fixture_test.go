@@ -46,8 +46,8 @@ type fixture struct {
 	late      time.Duration    // what was removed shows so much later
 	fails     map[string]error // orders; hang for none that is answered
 	available int64
-	moved     *eviction.Config // in place of cfg, once a reclaim was asked for; nil for none
-	unseen    time.Duration    // so long after the beginning a snapshot is one of before, without figures of the disk
+	moved     *eviction.Config // in snapshots in place of cfg; nil for cfg
+	unseen    time.Duration    // for so long the last snapshot is older than the test and has no figures of the disk
 	refill    int64            // bytes that a pod writes once, when the disk was seen to lack nothing
 	entries   map[string]json.RawMessage
 	lines     []string

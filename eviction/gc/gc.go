@@ -225,19 +225,11 @@ func (c *Collector) Run(ctx context.Context) error {
 func (c *Collector) reclaim(ctx context.Context, a request) {
 	w := c.begin(ctx, Pressure, a.signal, a.need)
 	lacks := func(s *control.Snapshot) eviction.Need { return s.Eviction.Need(&s.Observations, a.signal) }
-	stillBy := func(step eviction.ReclaimStep) func(*control.Snapshot) eviction.Need {
-		return func(s *control.Snapshot) eviction.Need {
-			if !slices.Contains(s.Eviction.ReclaimSteps(a.signal), step) { // the layout of the disks has changed
-				return eviction.Need{}
-			}
-			return lacks(s)
-		}
-	}
 	// A disk that fills up meanwhile is short again although the last removal sufficed.
 	for more := true; more; {
 		before := len(w.Removed)
 		for _, step := range a.steps {
-			w.step(reclaim.Goal{Containers: step == eviction.DeadContainers, Images: step == eviction.UnusedImages, Pressure: true, Need: a.need}, stillBy(step))
+			w.step(reclaim.Goal{Containers: step == eviction.DeadContainers, Images: step == eviction.UnusedImages, Pressure: true, Need: a.need}, lacks)
 		}
 		w.end(lacks)
 		more = w.Insufficient && w.Error == nil && len(w.Removed) > before

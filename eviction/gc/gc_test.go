@@ -57,6 +57,15 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"0s pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed"},
 		},
 		{
+			"they stay also by the policy Everything",
+			setting{minimum: 4, cfg: gc.Config{Policy: reclaim.Policy{Everything: true, HighPercent: 85, LowPercent: 80, MaxPerPodContainer: 1, MaxContainers: -1}}, prepare: func(w *fixture) {
+				w.image("a", 5, 5)
+				moved := eviction.New(w.cfg, eviction.ImageFs)
+				w.moved = &moved
+			}},
+			[]string{"0s pressure: expected 0, freed 0 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
 			"images follow where they do not",
 			setting{minimum: 4, prepare: func(w *fixture) {
 				pods(w)

@@ -309,17 +309,17 @@ func TestAStatusThatCannotBeHadIsAnError(t *testing.T) {
 	}
 }
 
-// askedRecorder is asked for the reports that it has.
-type askedRecorder func(control.Report)
+// recorderFunc is a function that is called with each report.
+type recorderFunc func(control.Report)
 
-func (r askedRecorder) Record(report control.Report) { r(report) }
+func (f recorderFunc) Record(r control.Report) { f(r) }
 
 // TestWhatTheStatusShowsIsRecordedBefore: evictd why knows of what evictd status shows.
 func TestWhatTheStatusShowsIsRecordedBefore(t *testing.T) {
 	s, now := newReporter(), &fixedSnapshot{}
 	var p *fixture
 	var recorded, shown int
-	p = newFixture(t, publish.Config{Recorders: []publish.Recorder{askedRecorder(func(r control.Report) {
+	p = newFixture(t, publish.Config{Recorders: []publish.Recorder{recorderFunc(func(r control.Report) {
 		for i := range r.Decisions {
 			recorded += len(r.Decisions[i].Evictions)
 		}

@@ -66,7 +66,7 @@ type growingPod struct {
 // stallPeriod: in its first half tasks wait for memory six tenths of the time.
 const stallPeriod = time.Minute
 
-// stall is how long tasks have waited for memory, and what was read back.
+// stall is how long tasks have waited for memory, and what was read back: 4 KiB for each millisecond of it.
 func (i *incident) stall() (waited stats.Stall, readBack int64) {
 	ran := time.Since(i.begun) + time.Second
 	stalled := ran/stallPeriod*stallPeriod/2 + min(ran%stallPeriod, stallPeriod/2)

@@ -386,7 +386,7 @@ func TestReclaimsThatRunAndEndAreRecorded(t *testing.T) {
 	}
 }
 
-// TestFlushWaitsForWhatWasRecorded has the recorder begin only after that, or not at all, as if its disk hung.
+// TestFlushWaitsForWhatWasRecorded flushes while Run does not run, as if the disk hung, and while it does.
 func TestFlushWaitsForWhatWasRecorded(t *testing.T) {
 	f := fly(t, t.TempDir(), pod("leak", "2", 100))
 	f.keeps, f.memory["leak"] = false, 850

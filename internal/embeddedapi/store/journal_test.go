@@ -44,7 +44,7 @@ func TestJournalIsReadButForDamage(t *testing.T) {
 			t.Errorf("%s: found %+v, want %+v", what, found, want)
 		}
 		if !bytes.Equal(rest, unread) {
-			t.Errorf("%s: bytes outside of valid records: got %q, want %q", what, rest, unread)
+			t.Errorf("%s: damaged bytes are %q, want %q", what, rest, unread)
 		}
 		if last, _, _ := readRecords(text[:end]); len(last) != len(want) {
 			t.Errorf("%s: the last record does not end at %d", what, end)
@@ -76,7 +76,7 @@ func FuzzJournalIsReadButForDamage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text []byte) {
 		found, rest, end := readRecords(text)
 		if !bytes.HasSuffix(rest, text[end:]) || len(rest) > len(text) || len(found) == 0 != bytes.Equal(rest, text) {
-			t.Errorf("got %d valid records, the last one ends at byte %d, and %d of %d bytes are outside of valid records", len(found), end, len(rest), len(text))
+			t.Errorf("%d valid records that end at byte %d, and %d damaged bytes, in a file of %d bytes", len(found), end, len(rest), len(text))
 		}
 	})
 }
