@@ -228,13 +228,15 @@ func (b *Poller) fired() (fired uint64) {
 	return fired
 }
 
-// epollWait calls epoll_wait(2).
+// epollWait calls epoll_wait(2), again for what is left of d where a signal ended it: Go's
+// runtime sends some to preempt a thread, and SIGCONT follows SIGSTOP.
 func (b *Poller) epollWait(d time.Duration) {
-	n, err := unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
-	if err == unix.EINTR { // by a signal, or after SIGSTOP, during which events may have fired
-		n, _ = unix.EpollWait(b.epoll, b.ready[:], 0)
+	end, err := time.Now().Add(d), error(unix.EINTR)
+	for err == unix.EINTR {
+		b.n, err = unix.EpollWait(b.epoll, b.ready[:], int(max(0, (d+time.Millisecond-1)/time.Millisecond)))
+		d = time.Until(end)
 	}
-	b.n = max(0, n)
+	b.n = max(0, b.n)
 }
 
 // epollReady is called before the goroutine is parked and after an event. Go's poller polls

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"runtime"
 	"strconv"
 	"testing"
 	"time"
@@ -65,6 +66,31 @@ func testWakes(t *testing.T, b *Poller, wait func(time.Duration) uint64) {
 	}
 }
 
+func TestASignalEndsNoWait(t *testing.T) {
+	b := newPoller(t)
+	thread, waited := make(chan int), make(chan time.Duration)
+	go func() {
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		thread <- unix.Gettid()
+		began := time.Now()
+		b.Block(200 * time.Millisecond)
+		waited <- time.Since(began)
+	}()
+	id := <-thread
+	for {
+		select {
+		case d := <-waited:
+			if d < 200*time.Millisecond {
+				t.Errorf("waited %v", d)
+			}
+			return
+		case <-time.After(5 * time.Millisecond):
+			require.NoError(t, unix.Tgkill(os.Getpid(), id, unix.SIGURG)) // as Go's runtime does, to preempt it
+		}
+	}
+}
+
 func TestWaitingAllocatesNothing(t *testing.T) {
 	if raceDetector {
 		t.Skip("skipped: needs a build without the race detector, which allocates")
@@ -114,6 +140,18 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	}
 }
 
+// sparseFile is a file of holes: page cache that it is read into is never dirty, so a group that
+// reads more than its limit is reclaimed from and never short of memory. It is on a disk, as
+// /var/tmp is: holes of a tmpfs are read into no page cache.
+func sparseFile(t *testing.T, size int64) string {
+	t.Helper()
+	file, err := os.CreateTemp("/var/tmp", "evictd-test-")
+	require.NoError(t, err)
+	t.Cleanup(func() { os.Remove(file.Name()) })
+	require.NoError(t, errors.Join(file.Truncate(size), file.Close()))
+	return file.Name()
+}
+
 // psi is what triggers on stalls need.
 const psi = "Linux 6.5 with pressure stall information (CONFIG_PSI=y, psi=1) and a cgroup v2 hierarchy"
 
@@ -122,6 +160,7 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
 	g := open(t, s, group)
 	m := join(t, s, group)
+	holes := sparseFile(t, 32<<20)
 	for _, notice := range []struct {
 		name, needs string
 		open        func() (*Event, error)
@@ -147,7 +186,7 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 			goes := t.TempDir() + "/goes"
 			for range notice.times {
 				require.NoError(t, os.WriteFile(goes, nil, 0o600))
-				fmt.Fprintf(m.stdin, "while [ -e %[1]s ]; do head -c 32000000 /dev/zero >%[1]s-on; done\n", goes)
+				fmt.Fprintf(m.stdin, "while [ -e %s ]; do cat %s >/dev/null; done\n", goes, holes)
 				if ready := awaitEvents(t, b); ready != 1<<7 {
 					t.Errorf("ready %b", ready)
 				}
@@ -176,9 +215,9 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 		require.NoError(t, b.Add(n, id))
 	}
 	m := join(t, s, sub)
-	file := t.TempDir() + "/file"
+	holes := sparseFile(t, 32<<20)
 	for range 3 {
-		m.do(t, "head -c 32000000 /dev/zero >"+file)
+		m.do(t, "cat "+holes+" >/dev/null")
 		if ready := awaitEvents(t, b); ready != 1<<below {
 			t.Errorf("ready %b, want %b alone", ready, 1<<below)
 		}
