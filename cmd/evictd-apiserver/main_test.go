@@ -54,6 +54,9 @@ func startProgram(t *testing.T, program, dir string, flags ...string) (*exec.Cmd
 			c.Process.Kill()
 			c.Wait()
 		}
+		if text, err := os.ReadFile(log.Name()); t.Failed() && err == nil {
+			t.Logf("log of process %d and those before it:\n%s", c.Process.Pid, text)
+		}
 	})
 	cfg, err := kubeclient.Config("", "unix:"+socket)
 	require.NoError(t, err)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+
+	"golang.org/x/sys/unix"
 )
 
 const (
@@ -33,7 +35,7 @@ func replace(data, name string, text []byte) error {
 	whole := filepath.Join(data, scratch, name)
 	_, err := fill(whole, text, true)
 	if err == nil {
-		err = move(whole, filepath.Join(data, name))
+		err = os.Rename(whole, filepath.Join(data, name))
 	}
 	if err != nil {
 		return errors.Join(err, ignoreGone(os.Remove(whole)))
@@ -41,13 +43,63 @@ func replace(data, name string, text []byte) error {
 	return syncDir(data)
 }
 
-// move renames a file, and makes the directory where there is none.
-func move(from, to string) error {
-	err := os.Rename(from, to)
-	if errors.Is(err, fs.ErrNotExist) {
-		if err = os.MkdirAll(filepath.Dir(to), 0o750); err == nil {
-			err = os.Rename(from, to)
+// exchange puts a file in the place of a manifest, of which there is none where old is zero. One that has been
+// edited since it was old stays: the error is errEdited.
+func exchange(whole, path string, old, next identity) error {
+	if old == (identity{}) {
+		err := rename(whole, path, unix.RENAME_NOREPLACE)
+		if errors.Is(err, fs.ErrExist) {
+			return errEdited
 		}
+		return err
+	}
+	err := rename(whole, path, unix.RENAME_EXCHANGE)
+	if errors.Is(err, fs.ErrNotExist) {
+		return errEdited
+	}
+	if err != nil {
+		return err
+	}
+	if found := lstat(whole); found == old || found == (identity{}) { // none where the filesystem cannot exchange files
+		return ignoreGone(os.Remove(whole))
+	}
+	if err := rename(whole, path, unix.RENAME_EXCHANGE); err != nil {
+		return err
+	}
+	if lstat(whole) != next { // edited again meanwhile
+		return errors.Join(errEdited, os.Rename(whole, path))
+	}
+	return errEdited
+}
+
+// takeAway removes a manifest by way of a second path. One that has been edited since it was old stays: the error
+// is errEdited.
+func takeAway(path, whole string, old identity) error {
+	if err := os.Rename(path, whole); err != nil {
+		return ignoreGone(err)
+	}
+	if lstat(whole) == old {
+		return os.Remove(whole)
+	}
+	err := rename(whole, path, unix.RENAME_NOREPLACE)
+	if errors.Is(err, fs.ErrExist) { // edited again meanwhile
+		err = nil
+	}
+	return errors.Join(errEdited, err)
+}
+
+// rename is renameat2(2), or rename(2) where the filesystem knows no flags. It makes the directory where there is
+// none.
+func rename(from, to string, flags uint) error {
+	try := func() error { return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags) }
+	err := try()
+	if errors.Is(err, fs.ErrNotExist) && flags == unix.RENAME_NOREPLACE {
+		if err = os.MkdirAll(filepath.Dir(to), 0o750); err == nil {
+			err = try()
+		}
+	}
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return os.Rename(from, to)
 	}
 	return err
 }

@@ -160,17 +160,18 @@ func (t *Table) add(r *record, object Object) (uint64, error) {
 // bring writes the manifest of an object, or removes it. One that was edited is left to its
 // admission, or with last set aside.
 func (t *Table) bring(key Key, object Object, last bool) error {
+	whole := filepath.Join(t.store.cfg.Data, scratch, t.name)
 	if object == nil {
-		return t.swap(key, last, left{}, func(path string) error { return ignoreGone(os.Remove(path)) })
+		return t.swap(key, last, left{}, func(path string, old identity) error { return takeAway(path, whole, old) })
 	}
 	document, err := json.Marshal(object)
 	if err != nil {
 		return err
 	}
-	whole := filepath.Join(t.store.cfg.Data, scratch, t.name)
 	info, err := fill(whole, toYAML(document), false)
 	if err == nil {
-		err = t.swap(key, last, left{identify(info.Sys().(*syscall.Stat_t)), version(object)}, func(path string) error { return move(whole, path) })
+		next := left{identify(info.Sys().(*syscall.Stat_t)), version(object)}
+		err = t.swap(key, last, next, func(path string, old identity) error { return exchange(whole, path, old, next.identity) })
 	}
 	if err != nil {
 		return errors.Join(err, ignoreGone(os.Remove(whole))) // what is left of it would fill the disk
@@ -178,13 +179,14 @@ func (t *Table) bring(key Key, object Object, last bool) error {
 	return nil
 }
 
-// swap replaces a manifest, and keeps what it is from then on. The journal has a note of it where
-// the next records of the object do not say it.
-func (t *Table) swap(key Key, last bool, next left, replace func(path string) error) error {
+// swap replaces a manifest, and keeps what it is from then on. Where the next records of the object do not
+// say it the journal has a note of it, from before: a process that is killed in between leaves either.
+func (t *Table) swap(key Key, last bool, next left, replace func(path string, old identity) error) error {
 	t.disk.Lock()
 	defer t.disk.Unlock()
 	path, this, j := t.path(key), item{t.name, key}, t.store.journal
-	if !t.taking && lstat(path) != t.files[key].identity {
+	found := lstat(path)
+	if !t.taking && found != t.files[key].identity {
 		if !t.isRefused(path) && !last {
 			return errEdited
 		}
@@ -195,14 +197,21 @@ func (t *Table) swap(key Key, last bool, next left, replace func(path string) er
 			return err
 		}
 		t.keep(key, left{})
+		found = identity{}
 	}
-	if err := replace(path); err != nil {
+	before, pending := t.files[key], j.isPending(this)
+	if pending {
+		if err := j.note(this, next, t.store.revision.current()); err != nil {
+			return err
+		}
+	}
+	if err := replace(path, found); err != nil {
+		if pending {
+			err = errors.Join(err, j.note(this, before, t.store.revision.current()))
+		}
 		return err
 	}
 	t.keep(key, next)
-	if j.isPending(this) {
-		return j.note(this, next, t.store.revision.current())
-	}
 	return nil
 }
 

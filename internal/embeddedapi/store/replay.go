@@ -73,7 +73,7 @@ func (t *Table) replay(i item, records []record) error {
 	if len(changes) == 0 {
 		return nil
 	}
-	last, manifest := changes[len(changes)-1], records[len(records)-1].manifest
+	last, newest := changes[len(changes)-1], records[len(records)-1]
 	found := version(t.objects[i.Key])
 	if found >= last.revision {
 		return nil
@@ -86,6 +86,11 @@ func (t *Table) replay(i item, records []record) error {
 		}
 	}
 	now := lstat(t.path(i.Key))
+	is := func(m left) bool { return m.modified == now.modified && m.size == now.size }
+	manifest := newest.manifest
+	if before := records[max(0, len(records)-2)].manifest; newest.kind == kindNoted && !is(manifest) && is(before) {
+		manifest = before // the noted one did not come to its place
+	}
 	manifest.inode = now.inode
 	wasRemoved := slices.ContainsFunc(changes, func(r record) bool { return r.kind == kindRemoved })
 	if found > manifest.revision || now == (identity{}) && wasRemoved {
