@@ -246,6 +246,9 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	}
 	cfg.OutsideUsers = d.outsideUsers
 	cfg.Counters.IntentsRefused = d.intents.Refused
+	if d.journal != nil {
+		cfg.Counters.JournalWritten, cfg.Counters.JournalChanges = d.journal.Durable, d.journal.Changes
+	}
 	cfg.Counters.PodsWithoutCgroup = d.podsWithoutCgroup
 	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {

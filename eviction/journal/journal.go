@@ -59,6 +59,7 @@ type Journal struct {
 	pending []line
 	omitted bool   // changes were removed from pending; only the map has them
 	changes uint64 // so far
+	durable uint64 // of them
 	written []func(changes uint64)
 	wake    chan struct{}
 
@@ -214,6 +215,13 @@ func (j *Journal) Changes() uint64 {
 	return j.changes
 }
 
+// Durable is how many of the changes are in the file.
+func (j *Journal) Durable() uint64 {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.durable
+}
+
 // Written has Run call a function, too, on its goroutine, with how many of the changes are durable.
 func (j *Journal) Written(f func(changes uint64)) {
 	j.mu.Lock()
@@ -289,13 +297,16 @@ func (j *Journal) flush() error {
 	if omitted {
 		j.size, j.whole = compactBytes+1, false
 	}
-	err := j.save(pending)
-	if err == nil {
-		for _, f := range written {
-			f(changes)
-		}
+	if err := j.save(pending); err != nil {
+		return err
 	}
-	return err
+	for _, f := range written {
+		f(changes)
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.durable = changes
+	return nil
 }
 
 // save writes changes. After a failure the next attempt writes the whole map, as half a line

@@ -19,6 +19,8 @@ type Counters struct {
 	// IntentsRefused counts the evictions that did not survive this process before the journal
 	// had them.
 	IntentsRefused func() uint64
+	// JournalChanges counts the changes of the journal, and JournalWritten those that its file has.
+	JournalChanges, JournalWritten func() uint64
 	// ConfigurationRefused says whether the last configuration file was refused.
 	ConfigurationRefused func() bool
 	// PodsWithoutCgroup is how many pods are known while the pods' cgroup does not exist.
@@ -31,13 +33,19 @@ func addInfo(set *metric.Set, cfg *Config) {
 	own.Gauge("evictd_info", "1, with version and mode.", "version", "mode", "dry_run").
 		WithLabelValues(cfg.Version, cfg.Mode.String(), strconv.FormatBool(cfg.DryRun)).Set(1)
 	set.Of(metric.Kubelet, metric.Alpha).Gauge("kubelet_node_name", "1, with the name of the Node.", "node").WithLabelValues(cfg.Node).Set(1)
-	if count := cfg.Counters.RecordsLost; count != nil {
-		lost := own.AskedCounter("evictd_flight_records_lost_total", "Passes that the flight recorder dropped because its disk was slow.")
-		set.Ask(func(into chan<- prometheus.Metric) { into <- lost.Is(float64(count())) }, lost)
-	}
-	if count := cfg.Counters.IntentsRefused; count != nil {
-		refused := own.AskedCounter("evictd_eviction_intents_refused_total", "Evictions that began without a record outside the process, since too many were not in the journal yet: SIGKILL could lose their reports.")
-		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(float64(count())) }, refused)
+	for _, c := range []struct {
+		count      func() uint64
+		name, help string
+	}{
+		{cfg.Counters.RecordsLost, "evictd_flight_records_lost_total", "Passes that the flight recorder dropped because its disk was slow."},
+		{cfg.Counters.IntentsRefused, "evictd_eviction_intents_refused_total", "Evictions that began without a record outside the process, since too many were not in the journal yet: SIGKILL could lose their reports."},
+		{cfg.Counters.JournalWritten, "evictd_journal_changes_written_total", "Changes of graces, conditions, evictions and restarts that are in the journal's file."},
+		{cfg.Counters.JournalChanges, "evictd_journal_changes_total", "All of them: SIGKILL would lose those that are not written, but for evictions, and a disk that hangs writes none."},
+	} {
+		if c.count != nil {
+			counter := own.AskedCounter(c.name, c.help)
+			set.Ask(func(into chan<- prometheus.Metric) { into <- counter.Is(float64(c.count())) }, counter)
+		}
 	}
 	if is := cfg.Counters.ConfigurationRefused; is != nil {
 		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use.")

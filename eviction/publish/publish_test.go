@@ -435,7 +435,8 @@ func TestTheListOfMetricsHasEvictds(t *testing.T) {
 		API: func() nodestatus.API { return nodestatus.API{} }, Runtime: func() nodestatus.Runtime { return nodestatus.Runtime{} },
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
 		Counters: publish.Counters{
-			RecordsLost: func() uint64 { return 0 }, IntentsRefused: func() uint64 { return 0 }, ConfigurationRefused: func() bool { return false }, PodsWithoutCgroup: func() int { return 0 },
+			RecordsLost: func() uint64 { return 0 }, IntentsRefused: func() uint64 { return 0 }, JournalChanges: func() uint64 { return 0 }, JournalWritten: func() uint64 { return 0 },
+			ConfigurationRefused: func() bool { return false }, PodsWithoutCgroup: func() int { return 0 },
 		},
 	}, nil)
 	golden.Section(t, "../../docs/metrics.md", "evictd", p.metrics.Table())

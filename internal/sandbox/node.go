@@ -1,6 +1,7 @@
 package sandbox
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,6 +22,7 @@ type Node struct {
 	Driver  Driver
 	Group   string // path of the cgroup
 	Dir     string // of the files of evictd and others; its path is short enough for sockets
+	RunDir  string // directory on a tmpfs for what an evictd leaves for the next one, as /run is; "" for one in Dir
 }
 
 // NewNode makes a node's cgroup, with that of the pods below it, and the directory of
@@ -43,7 +45,7 @@ func NewNode(cgroups *cgroup.System, driver Driver, group, dir string, limits cg
 func (n *Node) Manifests() string  { return filepath.Join(n.Dir, "manifests") }
 func (n *Node) StatusFile() string { return filepath.Join(n.Dir, "node.yaml") }
 func (n *Node) StateDir() string   { return filepath.Join(n.Dir, "state") }
-func (n *Node) RuntimeDir() string { return filepath.Join(n.Dir, "run") }
+func (n *Node) RuntimeDir() string { return cmp.Or(n.RunDir, filepath.Join(n.Dir, "run")) }
 func (n *Node) Socket() string     { return Socket(n.Dir) }
 
 // Pods is where the kubelet places pods below the node's cgroup.
@@ -55,7 +57,7 @@ func (n *Node) PodGroup(m *v1.Pod) string { return n.Pods().Pod(string(m.UID), p
 // Evictd are the arguments of an evictd that reads the node's manifests and writes its
 // status file. Those that follow win.
 func (n *Node) Evictd(more ...string) []string {
-	return append(Run(n.Dir, PodManifests(n.Manifests()), NodeStatusFile(n.StatusFile())), more...)
+	return append(Run(n.Dir, PodManifests(n.Manifests()), NodeStatusFile(n.StatusFile()), RuntimeDir(n.RuntimeDir())), more...)
 }
 
 // WriteManifest puts the manifest of a pod in place at once, or replaces it.

@@ -3,6 +3,7 @@ package harness
 import (
 	"encoding/json"
 	"slices"
+	"strconv"
 	"strings"
 	"syscall"
 
@@ -141,6 +142,28 @@ func (e *Evictd) MustHaveEvicted(pods ...*Pod) {
 func (e *Evictd) AwaitMetric(line string) {
 	e.T.Helper()
 	Await(e.T, "the metrics to have "+line, func() bool { return slices.Contains(strings.Split(e.Metrics(), "\n"), line) })
+}
+
+// AwaitJournal waits until the file of the journal has what the status shows now.
+func (e *Evictd) AwaitJournal() {
+	e.T.Helper()
+	last := e.Status().Time.Time
+	e.Await("the pass after the last, which is in the journal", func(s *nodestatus.Status) bool { return s.Time.After(last) })
+	const changes, written = "evictd_journal_changes_total", "evictd_journal_changes_written_total"
+	all := e.metric(changes)
+	Await(e.T, "the journal to be written", func() bool { return e.metric(written) >= all })
+}
+
+// metric is the value of a series without labels.
+func (e *Evictd) metric(name string) (value float64) {
+	e.T.Helper()
+	_, after, found := strings.Cut(e.Metrics(), "\n"+name+" ")
+	text, _, _ := strings.Cut(after, "\n")
+	value, err := strconv.ParseFloat(text, 64)
+	if !found || err != nil {
+		e.T.Fatalf("the metrics have no %s: %q, %v", name, text, err)
+	}
+	return value
 }
 
 // Agent is the process id of the agent.

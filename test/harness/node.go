@@ -45,7 +45,23 @@ func NewNode(t testing.TB, memory, pids int64) *Node {
 	if err != nil {
 		t.Skip("skipped: cgroups with limits of memory and pids cannot be made:", err)
 	}
+	n.RunDir = inMemory(t)
 	return n
+}
+
+// inMemory is a directory on a tmpfs, "" where /dev/shm is none.
+func inMemory(t testing.TB) string {
+	t.Helper()
+	var on syscall.Statfs_t
+	dir, err := os.MkdirTemp("/dev/shm", "evictd-test-")
+	if err != nil {
+		return ""
+	}
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	if syscall.Statfs(dir, &on) != nil || on.Type != 0x01021994 || os.Chmod(dir, 0o777) != nil {
+		return ""
+	}
+	return dir
 }
 
 // Clear kills the processes in a cgroup of the node and removes it.

@@ -16,7 +16,6 @@ import (
 	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
-	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
 	"github.com/evictd/evictd/test/harness/kube"
 )
@@ -36,8 +35,8 @@ func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
 	bystander := a.CreatePod(n, "bystander", sandbox.Spec{Request: "64Mi"}, nil)
-	memory := sandbox.RuntimeDir(inMemory(t))
-	run := func() *harness.Evictd { return runWith(n, a, sandbox.Mode("native"), hardMemory, memory) }
+	needsTmpfs(n)
+	run := func() *harness.Evictd { return runWith(n, a, sandbox.Mode("native"), hardMemory) }
 	d := run()
 	killed := map[string]int{}
 	for round := range rounds {
@@ -99,9 +98,9 @@ func TestEvictionThatTheJournalDoesNotHaveIsReported(t *testing.T) {
 			state := mountDisk(n)
 			leaker := a.CreatePod(n, "leaker", sandbox.Spec{Request: "8Mi"}, nil)
 			bystander := a.CreatePod(n, "bystander", sandbox.Spec{Request: "64Mi"}, nil)
-			memory := inMemory(t)
+			needsTmpfs(n)
 			run := func() *harness.Evictd {
-				return runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.StateDir(state), sandbox.RuntimeDir(memory))
+				return runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.StateDir(state))
 			}
 			mend := func() {}
 			if c.before {
@@ -142,19 +141,11 @@ func TestEvictionThatTheJournalDoesNotHaveIsReported(t *testing.T) {
 	}
 }
 
-// inMemory is a directory on a tmpfs.
-func inMemory(t testing.TB) string {
-	t.Helper()
-	var on syscall.Statfs_t
-	dir, err := os.MkdirTemp("/dev/shm", "evictd")
-	if err == nil {
-		t.Cleanup(func() { os.RemoveAll(dir) })
-		err = syscall.Statfs(dir, &on)
+// needsTmpfs skips a test of what only a runtime directory on a tmpfs keeps.
+func needsTmpfs(n *harness.Node) {
+	if n.RunDir == "" {
+		n.T.Skip("skipped: needs a tmpfs at /dev/shm")
 	}
-	if err != nil || on.Type != 0x01021994 {
-		t.Skip("skipped: needs a tmpfs at /dev/shm:", err)
-	}
-	return dir
 }
 
 // TestWhatEvictdRemembersSurvivesSIGKILL kills it while a grace period of a threshold
@@ -171,8 +162,7 @@ func TestWhatEvictdRemembersSurvivesSIGKILL(t *testing.T) {
 		return n.Evictd(append(soft(grace), transition)...)
 	}
 	kill := func(d *harness.Evictd) {
-		last := d.Status().Time.Time
-		d.Await("the pass after the last, which has been recorded then", func(s *nodestatus.Status) bool { return s.Time.After(last) })
+		d.AwaitJournal()
 		d.Kill()
 	}
 	d := run("24h", longTransition)

@@ -105,6 +105,7 @@ func TestAContainerThatReachesItsLimitIsResizedOnce(t *testing.T) {
 	d.Await("the resize in the status", func(s *nodestatus.Status) bool {
 		return len(s.Steps) == 1 && s.Steps[0].Step.Step == "resize" && s.Steps[0].Pod == app.Namespace+"/app"
 	})
+	d.AwaitJournal()
 	d.Kill()
 	d = n.evictd()
 	d.AwaitPods(memorySignal, app, other)

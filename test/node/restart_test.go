@@ -75,6 +75,7 @@ func TestAContainerIsRestartedInPlaceOfItsPod(t *testing.T) {
 			n.Clear(path.Join(n.PodGroup(m), "app"))
 			again := n.StartIn(m, path.Join(n.PodGroup(m), "app"), nil)
 			if killed {
+				d.AwaitJournal()
 				d.Kill()
 				d = n.Evictd(restarts(t)...)
 			}
@@ -127,7 +128,8 @@ func startSoftRestart(t *testing.T, grace string) (n *harness.Node, c map[string
 		_, err := os.Stat(signalled)
 		return err == nil
 	})
-	d.Await("the restart in the journal", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	d.Await("the restart in the status", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	d.AwaitJournal()
 	return n, c, d
 }
 

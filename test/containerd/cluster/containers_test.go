@@ -136,7 +136,8 @@ func testRestartWhileEvictdIsKilled(c *cluster.Cluster) {
 		_, err := os.Stat(filepath.Join(shared, "term"))
 		return err == nil
 	})
-	e.Await("the restart to be kept", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	e.Await("the restart in the status", func(s *nodestatus.Status) bool { return len(s.Steps) == 1 })
+	e.AwaitJournal()
 	e.Kill()
 	e = c.Evictd(flags...)
 	defer e.Stop()
