@@ -1,6 +1,7 @@
 package osprocess
 
 import (
+	"errors"
 	"fmt"
 	"os"
 
@@ -19,4 +20,31 @@ func SyncFilesystem(dir string) error {
 		return fmt.Errorf("sync the filesystem of %s: %w", dir, err)
 	}
 	return nil
+}
+
+// Exchange has two files change places at once (renameat2(2)), so that from and what to was are both there after it.
+// Where the filesystem cannot do that, from takes the place of to. The kernel has begun to write from before: after a
+// power failure the place has one of the two, as ext4 and btrfs ensure for rename(2).
+func Exchange(from, to string) error {
+	f, err := os.OpenFile(from, os.O_WRONLY, 0)
+	if err != nil {
+		return err
+	}
+	_ = unix.SyncFileRange(int(f.Fd()), 0, 0, unix.SYNC_FILE_RANGE_WRITE) // some filesystems have none
+	if err := f.Close(); err != nil {
+		return err
+	}
+	return rename(from, to, unix.RENAME_EXCHANGE)
+}
+
+// RenameNew renames a file to a path at which there is none, else the error is fs.ErrExist. Where the filesystem cannot
+// do that at once, it takes the place of what is there.
+func RenameNew(from, to string) error { return rename(from, to, unix.RENAME_NOREPLACE) }
+
+func rename(from, to string, flags uint) error {
+	err := unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags)
+	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
+		return os.Rename(from, to)
+	}
+	return err
 }

@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"strings"
 
-	"golang.org/x/sys/unix"
+	"github.com/evictd/evictd/internal/osprocess"
 )
 
 const (
@@ -47,13 +47,18 @@ func replace(data, name string, text []byte) error {
 // edited since it was old stays: the error is errEdited.
 func exchange(whole, path string, old, next identity) error {
 	if old == (identity{}) {
-		err := rename(whole, path, unix.RENAME_NOREPLACE)
+		err := osprocess.RenameNew(whole, path)
+		if errors.Is(err, fs.ErrNotExist) {
+			if err = os.MkdirAll(filepath.Dir(path), 0o750); err == nil {
+				err = osprocess.RenameNew(whole, path)
+			}
+		}
 		if errors.Is(err, fs.ErrExist) {
 			return errEdited
 		}
 		return err
 	}
-	err := rename(whole, path, unix.RENAME_EXCHANGE)
+	err := osprocess.Exchange(whole, path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return errEdited
 	}
@@ -63,7 +68,7 @@ func exchange(whole, path string, old, next identity) error {
 	if found := lstat(whole); found == old || found == (identity{}) { // none where the filesystem cannot exchange files
 		return ignoreGone(os.Remove(whole))
 	}
-	if err := rename(whole, path, unix.RENAME_EXCHANGE); err != nil {
+	if err := osprocess.Exchange(whole, path); err != nil {
 		return err
 	}
 	if lstat(whole) != next { // edited again meanwhile
@@ -72,36 +77,20 @@ func exchange(whole, path string, old, next identity) error {
 	return errEdited
 }
 
-// takeAway removes a manifest by way of a second path. One that has been edited since it was old stays: the error
+// removeUnedited removes a manifest by way of a second path. One that has been edited since it was old stays: the error
 // is errEdited.
-func takeAway(path, whole string, old identity) error {
+func removeUnedited(path, whole string, old identity) error {
 	if err := os.Rename(path, whole); err != nil {
 		return ignoreGone(err)
 	}
 	if lstat(whole) == old {
 		return os.Remove(whole)
 	}
-	err := rename(whole, path, unix.RENAME_NOREPLACE)
+	err := osprocess.RenameNew(whole, path)
 	if errors.Is(err, fs.ErrExist) { // edited again meanwhile
 		err = nil
 	}
 	return errors.Join(errEdited, err)
-}
-
-// rename is renameat2(2), or rename(2) where the filesystem knows no flags. It makes the directory where there is
-// none.
-func rename(from, to string, flags uint) error {
-	try := func() error { return unix.Renameat2(unix.AT_FDCWD, from, unix.AT_FDCWD, to, flags) }
-	err := try()
-	if errors.Is(err, fs.ErrNotExist) && flags == unix.RENAME_NOREPLACE {
-		if err = os.MkdirAll(filepath.Dir(to), 0o750); err == nil {
-			err = try()
-		}
-	}
-	if errors.Is(err, unix.EINVAL) || errors.Is(err, unix.ENOSYS) {
-		return os.Rename(from, to)
-	}
-	return err
 }
 
 func fill(path string, text []byte, sync bool) (info os.FileInfo, err error) {

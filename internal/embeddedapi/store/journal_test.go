@@ -449,7 +449,7 @@ func TestAnEditBesideTheWriteOfAManifestStays(t *testing.T) {
 			err := nodes.swap(a, false, next, func(path string, old identity) error {
 				c.edit(t, path)
 				if c.removed {
-					return takeAway(path, whole, old)
+					return removeUnedited(path, whole, old)
 				}
 				return exchange(whole, path, old, next.identity)
 			})

@@ -162,7 +162,7 @@ func (t *Table) add(r *record, object Object) (uint64, error) {
 func (t *Table) bring(key Key, object Object, last bool) error {
 	whole := filepath.Join(t.store.cfg.Data, scratch, t.name)
 	if object == nil {
-		return t.swap(key, last, left{}, func(path string, old identity) error { return takeAway(path, whole, old) })
+		return t.swap(key, last, left{}, func(path string, old identity) error { return removeUnedited(path, whole, old) })
 	}
 	document, err := json.Marshal(object)
 	if err != nil {
