@@ -39,8 +39,8 @@ func addInfo(set *metric.Set, cfg *Config) {
 	}{
 		{cfg.Counters.RecordsLost, "evictd_flight_records_lost_total", "Passes that the flight recorder dropped because its disk was slow."},
 		{cfg.Counters.IntentsRefused, "evictd_eviction_intents_refused_total", "Evictions that began without a record outside the process, since too many were not in the journal yet: SIGKILL could lose their reports."},
-		{cfg.Counters.JournalWritten, "evictd_journal_changes_written_total", "Changes of graces, conditions, evictions and restarts that are in the journal's file."},
-		{cfg.Counters.JournalChanges, "evictd_journal_changes_total", "All of them: SIGKILL would lose those that are not written, but for evictions, and a disk that hangs writes none."},
+		{cfg.Counters.JournalChanges, "evictd_journal_changes_total", "Changes of what the next start continues with: graces, conditions, evictions and restarts."},
+		{cfg.Counters.JournalWritten, "evictd_journal_changes_written_total", "Those of evictd_journal_changes_total that are in the file of the journal. SIGKILL loses the others, but for evictions, which are in the runtime directory."},
 	} {
 		if c.count != nil {
 			counter := own.AskedCounter(c.name, c.help)
