@@ -362,47 +362,64 @@ func TestKillBetweenAManifestAndItsNote(t *testing.T) {
 	check(t, open(t, dir), dir, map[string]string{"a": "x4"})
 }
 
-// TestKillWhileAManifestIsReplaced ends a store before and after the rename of a manifest whose object has changed
-// again, and edits the manifest that is there then.
+// TestKillWhileAManifestIsReplaced ends a store at three moments of the write of a manifest whose object has changed
+// again, and edits or removes the manifest that is there then.
 func TestKillWhileAManifestIsReplaced(t *testing.T) {
-	for n := range 4 {
-		renamed, edited := n&1 > 0, n&2 > 0
-		t.Run(fmt.Sprintf("renamed: %v, edited: %v", renamed, edited), func(t *testing.T) {
-			dir, a := t.TempDir(), Key{Name: "a"}
-			s := open(t, dir)
-			nodes := s.Table("nodes")
-			set(t, nodes, "a", "x1")
-			written(t, s)
-			set(t, nodes, "a", "x2")
-			whole, next := draft(t, s, nodes.Get(a))
-			set(t, nodes, "a", "x3")
-			func() {
-				defer func() { _ = recover() }()
-				_ = nodes.swap(a, false, next, func(path string, old identity) error {
-					if renamed {
-						require.NoError(t, exchange(whole, path, old, next.identity))
+	const beforeRename, afterRename, atEnd = "before the rename", "after the rename", "at the end"
+	for _, first := range []bool{false, true} { // there was none before
+		for _, killed := range []string{beforeRename, afterRename, atEnd} {
+			for _, then := range []string{"left", "edited", "removed"} {
+				if first && (killed == beforeRename && then != "left" || killed == afterRename && then == "removed") {
+					continue // there is none; it is as if it had not been renamed
+				}
+				t.Run(fmt.Sprintf("the first: %v, killed %s, %s", first, killed, then), func(t *testing.T) {
+					dir, a := t.TempDir(), Key{Name: "a"}
+					s := open(t, dir)
+					nodes := s.Table("nodes")
+					if !first {
+						set(t, nodes, "a", "x1")
+						written(t, s)
 					}
-					panic("killed")
+					set(t, nodes, "a", "x2")
+					whole, next := draft(t, s, nodes.Get(a))
+					set(t, nodes, "a", "x3")
+					func() {
+						defer func() { _ = recover() }()
+						require.NoError(t, nodes.swap(a, false, next, func(path string, old identity) error {
+							if killed == beforeRename {
+								panic(killed)
+							}
+							require.NoError(t, exchange(whole, path, old, next.identity))
+							if killed == afterRename {
+								panic(killed)
+							}
+							return nil
+						}))
+					}()
+					kill(t, s)
+					want := "x3"
+					switch then {
+					case "edited":
+						want = "by-hand"
+						text := string(require.ReadFile(t, manifestOf(dir, "a")))
+						require.NoError(t, os.WriteFile(manifestOf(dir, "a"), []byte(regexp.MustCompile("v: x[12]").ReplaceAllString(text, "v: by-hand")), 0o640))
+					case "removed":
+						want = ""
+						require.NoError(t, os.Remove(manifestOf(dir, "a")))
+					}
+					s = open(t, dir)
+					f, err := s.Follow(func(m Manifest) error {
+						set(t, s.Table("nodes").Taking(), m.Key.Name, valueOf(m.Object))
+						return nil
+					})
+					require.NoError(t, err)
+					require.NoError(t, f.Read())
+					defer f.watcher.Close()
+					written(t, s)
+					check(t, s, dir, map[string]string{"a": want})
 				})
-			}()
-			kill(t, s)
-			want := "x3"
-			if edited {
-				want = "by-hand"
-				text := string(require.ReadFile(t, manifestOf(dir, "a")))
-				require.NoError(t, os.WriteFile(manifestOf(dir, "a"), []byte(regexp.MustCompile("v: x[12]").ReplaceAllString(text, "v: by-hand")), 0o640))
 			}
-			s = open(t, dir)
-			f, err := s.Follow(func(m Manifest) error {
-				set(t, s.Table("nodes").Taking(), m.Key.Name, valueOf(m.Object))
-				return nil
-			})
-			require.NoError(t, err)
-			require.NoError(t, f.Read())
-			defer f.watcher.Close()
-			written(t, s)
-			check(t, s, dir, map[string]string{"a": want})
-		})
+		}
 	}
 }
 

@@ -180,17 +180,19 @@ func (t *Table) bring(key Key, object Object, last bool) error {
 }
 
 // swap replaces a manifest, and keeps what it is from then on. Where the next records of the object do not
-// say it the journal has a note of it, from before: a process that is killed in between leaves either.
+// say it the journal has a note of it, from before and from after: a process that is killed in between
+// leaves the one or the other.
 func (t *Table) swap(key Key, last bool, next left, replace func(path string, old identity) error) error {
 	t.disk.Lock()
 	defer t.disk.Unlock()
 	path, this, j := t.path(key), item{t.name, key}, t.store.journal
+	note := func(m left) error { return j.note(this, m, t.store.revision.current()) }
 	found := lstat(path)
 	if !t.taking && found != t.files[key].identity {
 		if !t.isRefused(path) && !last {
 			return errEdited
 		}
-		if err := j.note(this, left{}, t.store.revision.current()); err != nil {
+		if err := note(left{}); err != nil {
 			return err
 		}
 		if err := t.setAside(path); err != nil {
@@ -199,20 +201,17 @@ func (t *Table) swap(key Key, last bool, next left, replace func(path string, ol
 		t.keep(key, left{})
 		found = identity{}
 	}
-	before, pending := t.files[key], j.isPending(this)
-	if pending {
-		if err := j.note(this, next, t.store.revision.current()); err != nil {
-			return err
-		}
+	if !j.isPending(this) {
+		note = func(left) error { return nil }
 	}
-	if err := replace(path, found); err != nil {
-		if pending {
-			err = errors.Join(err, j.note(this, before, t.store.revision.current()))
-		}
+	if err := note(next); err != nil {
 		return err
 	}
+	if err := replace(path, found); err != nil {
+		return errors.Join(err, note(t.files[key]))
+	}
 	t.keep(key, next)
-	return nil
+	return note(next)
 }
 
 // compare returns the manifest as it is, and whether it is as the store left it: that of an object that

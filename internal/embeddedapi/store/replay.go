@@ -89,7 +89,7 @@ func (t *Table) replay(i item, records []record) error {
 	is := func(m left) bool { return m.modified == now.modified && m.size == now.size }
 	manifest := newest.manifest
 	if before := records[max(0, len(records)-2)].manifest; newest.kind == kindNoted && !is(manifest) && is(before) {
-		manifest = before // the noted one did not come to its place
+		manifest = before // the noted one has not taken its place
 	}
 	manifest.inode = now.inode
 	wasRemoved := slices.ContainsFunc(changes, func(r record) bool { return r.kind == kindRemoved })
