@@ -140,18 +140,6 @@ func TestTheKernelNotifiesOfUsageAtAMarkAndOfARemovedGroup(t *testing.T) {
 	}
 }
 
-// sparseFile is a file of holes: page cache that it is read into is never dirty, so a group that
-// reads more than its limit is reclaimed from and never short of memory. It is on a disk, as
-// /var/tmp is: holes of a tmpfs are read into no page cache.
-func sparseFile(t *testing.T, size int64) string {
-	t.Helper()
-	file, err := os.CreateTemp("/var/tmp", "evictd-test-")
-	require.NoError(t, err)
-	t.Cleanup(func() { os.Remove(file.Name()) })
-	require.NoError(t, errors.Join(file.Truncate(size), file.Close()))
-	return file.Name()
-}
-
 // psi is what triggers on stalls need.
 const psi = "Linux 6.5 with pressure stall information (CONFIG_PSI=y, psi=1) and a cgroup v2 hierarchy"
 
@@ -160,7 +148,7 @@ func TestTheKernelNotifiesOfMemoryAtItsLimitAndOfStalls(t *testing.T) {
 	s, group := realGroup(t, Limits{Memory: stats.Known(16 << 20), PIDs: stats.Known(64)})
 	g := open(t, s, group)
 	m := join(t, s, group)
-	holes := sparseFile(t, 32<<20)
+	holes := require.FileOnDisk(t, 32<<20) // written, its page cache would be dirty, and the group out of memory on a slow disk
 	for _, notice := range []struct {
 		name, needs string
 		open        func() (*Event, error)
@@ -215,7 +203,7 @@ func TestALimitOfAGroupBelowIsNotReported(t *testing.T) {
 		require.NoError(t, b.Add(n, id))
 	}
 	m := join(t, s, sub)
-	holes := sparseFile(t, 32<<20)
+	holes := require.FileOnDisk(t, 32<<20)
 	for range 3 {
 		m.do(t, "cat "+holes+" >/dev/null")
 		if ready := awaitEvents(t, b); ready != 1<<below {
