@@ -1,7 +1,9 @@
 package node_test
 
 import (
+	"fmt"
 	"slices"
+	"strings"
 	"testing"
 
 	"golang.org/x/sys/unix"
@@ -59,6 +61,9 @@ func TestAPodThatHasEndedByItselfIsNotEvicted(t *testing.T) {
 	require.NoError(t, unix.Kill(parent.PID(), unix.SIGSTOP))
 	t.Cleanup(func() { _ = unix.Kill(parent.PID(), unix.SIGCONT) }) // it has been killed where the test failed
 	require.NoError(t, unix.Kill(child, unix.SIGKILL))
+	harness.Await(t, "the child to be a zombie", func() bool {
+		return strings.Contains(content(t, fmt.Sprintf("/proc/%d/status", child)), "State:\tZ")
+	})
 	ended.Send("exit 0")
 	<-ended.Ended()
 	victim.Send("leak 0 150Mi")
