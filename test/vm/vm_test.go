@@ -5,30 +5,21 @@
 package vm_test
 
 import (
-	"bufio"
 	"cmp"
 	"crypto/sha256"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"regexp"
 	"runtime"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/test/guest"
 	"github.com/evictd/evictd/test/harness"
 )
-
-// suite is tests of a package that run in a machine.
-type suite struct {
-	pkg string // below the module
-	run string // -test.run
-	env string // variables, NAME=VALUE with blanks between
-}
 
 // boot is one life of a machine.
 type boot struct {
@@ -40,7 +31,7 @@ type boot struct {
 	setup  string   // commands of the shell before the suites
 	files  []string // of the source tree that the suites read
 	build  []string // packages of programs, which go to bin beside cmd
-	suites []suite
+	suites []guest.Suite
 }
 
 // limit of one boot, where it has none of its own; the emulation takes a minute for what
@@ -69,23 +60,23 @@ const (
 const systemd = "EVICTD_CGROUP_DRIVER=systemd"
 
 var boots = []boot{
-	{name: "v2", suites: []suite{
-		{pkg: "cgroup", run: "."},
-		{pkg: "stats/collect", run: "Pod|Group|Watch|Layer|Node|Quota"},
-		{pkg: "eviction/kill", run: "."},
-		{pkg: "eviction/daemon", run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
-		{pkg: "test/node", run: "^TestMachine"},
-		{pkg: "test/node", run: containers},
-		{pkg: "test/node", run: "^TestCutOff"},
+	{name: "v2", suites: []guest.Suite{
+		{Package: "cgroup", Run: "."},
+		{Package: "stats/collect", Run: "Pod|Group|Watch|Layer|Node|Quota"},
+		{Package: "eviction/kill", Run: "."},
+		{Package: "eviction/daemon", Run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
+		{Package: "test/node", Run: "^TestMachine"},
+		{Package: "test/node", Run: containers},
+		{Package: "test/node", Run: "^TestCutOff"},
 	}},
-	{name: "v2 again", kept: true, suites: []suite{{pkg: "test/node", run: "^TestAfterCutOff"}}},
-	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []suite{{pkg: "test/node", run: "^TestMachine"}}},
+	{name: "v2 again", kept: true, suites: []guest.Suite{{Package: "test/node", Run: "^TestAfterCutOff"}}},
+	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []guest.Suite{{Package: "test/node", Run: "^TestMachine"}}},
 	// A kubelet with a containerd and evictd's API.
 	{
 		name: "v2 kubelet", memory: 2048, setup: kubeletAddress,
 		files:  []string{"go.mod", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin/kubelet"},
 		build:  []string{"test/containerd/cmd/workload"},
-		suites: []suite{{pkg: "test/containerd/cluster", run: "^TestContainersOfAMachineAreRestartedAndResized$", env: systemd + " EVICTD_TRANSITION=20s"}},
+		suites: []guest.Suite{{Package: "test/containerd/cluster", Run: "^TestContainersOfAMachineAreRestartedAndResized$", Env: systemd + " EVICTD_TRANSITION=20s"}},
 	},
 }
 
@@ -97,11 +88,11 @@ echo '192.0.2.1 n1 n2' >>/etc/hosts
 
 // campaign are the boots of TestCampaignVirtualMachine.
 var campaign = []boot{
-	{name: "v2 cgroupfs nodes", memory: 2048, limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: nodes}, {pkg: "test/node", run: faults}}},
-	{name: "v2 cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1"}}},
-	{name: "v2 systemd machine", limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: "^TestMachine", env: "EVICTD_CAMPAIGN=1 " + systemd}}},
-	{name: "v2 systemd nodes", memory: 2048, limit: 2 * time.Hour, suites: []suite{{pkg: "test/node", run: nodes, env: systemd}}},
-	{name: "v2 systemd", memory: 2048, limit: 6 * time.Hour, suites: []suite{{pkg: "test/node", run: campaigns, env: "EVICTD_CAMPAIGN=1 " + systemd}}},
+	{name: "v2 cgroupfs nodes", memory: 2048, limit: 2 * time.Hour, suites: []guest.Suite{{Package: "test/node", Run: nodes}, {Package: "test/node", Run: faults}}},
+	{name: "v2 cgroupfs", memory: 2048, limit: 6 * time.Hour, suites: []guest.Suite{{Package: "test/node", Run: campaigns, Env: "EVICTD_CAMPAIGN=1"}}},
+	{name: "v2 systemd machine", limit: 2 * time.Hour, suites: []guest.Suite{{Package: "test/node", Run: "^TestMachine", Env: "EVICTD_CAMPAIGN=1 " + systemd}}},
+	{name: "v2 systemd nodes", memory: 2048, limit: 2 * time.Hour, suites: []guest.Suite{{Package: "test/node", Run: nodes, Env: systemd}}},
+	{name: "v2 systemd", memory: 2048, limit: 6 * time.Hour, suites: []guest.Suite{{Package: "test/node", Run: campaigns, Env: "EVICTD_CAMPAIGN=1 " + systemd}}},
 }
 
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
@@ -132,24 +123,24 @@ func TestCampaignVirtualMachine(t *testing.T) {
 // TestComparison checks nothing: each line that begins with | is one run of a memory
 // bomb beside one of the out-of-memory daemons.
 func TestComparison(t *testing.T) {
-	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestBesidePeers"}}})
+	newMachine(t, "make bench-vm").boot(t, boot{name: "v2", suites: []guest.Suite{{Package: "test/node", Run: "^TestBesidePeers"}}})
 }
 
 // TestNotices judges nothing: each line that begins with | compares evictd with and without marks of
 // memory.high, or is what its passes cost.
 func TestNotices(t *testing.T) {
-	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", limit: 80 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestCostOf"}}})
+	newMachine(t, "make bench-notices").boot(t, boot{name: "v2", limit: 80 * time.Minute, suites: []guest.Suite{{Package: "test/node", Run: "^TestCostOf"}}})
 }
 
 // TestLadder judges nothing: each line that begins with | is a shortage of memory with or without a step
 // before an eviction.
 func TestLadder(t *testing.T) {
-	newMachine(t, "make bench-ladder").boot(t, boot{name: "v2", limit: 60 * time.Minute, suites: []suite{{pkg: "test/node", run: "^TestLadder$"}}})
+	newMachine(t, "make bench-ladder").boot(t, boot{name: "v2", limit: 60 * time.Minute, suites: []guest.Suite{{Package: "test/node", Run: "^TestLadder$"}}})
 }
 
 // TestStallFigures judges nothing: each line that begins with | is what a reader reads back, and how long tasks wait.
 func TestStallFigures(t *testing.T) {
-	newMachine(t, "make bench-stall").boot(t, boot{name: "v2", suites: []suite{{pkg: "test/node", run: "^TestStallFigures$"}}})
+	newMachine(t, "make bench-stall").boot(t, boot{name: "v2", suites: []guest.Suite{{Package: "test/node", Run: "^TestStallFigures$"}}})
 }
 
 // TestSome runs the tests of test/node that EVICTD_VM_RUN selects, a regular expression, on cgroup v2.
@@ -158,7 +149,7 @@ func TestSome(t *testing.T) {
 	if run == "" {
 		t.Skip("skipped: EVICTD_VM_RUN selects no test")
 	}
-	newMachine(t, "go test -run TestSome ./test/vm").boot(t, boot{name: "v2 some", suites: []suite{{pkg: "test/node", run: run}}})
+	newMachine(t, "go test -run TestSome ./test/vm").boot(t, boot{name: "v2 some", suites: []guest.Suite{{Package: "test/node", Run: run}}})
 }
 
 // TestCluster runs scenarios of test/containerd/cluster on cgroup v2 with the driver systemd.
@@ -263,7 +254,7 @@ func (m *machine) attempt(t *testing.T, b boot, payload, console string) *stall 
 	go func() {
 		stalled <- m.watch(e, patience{all: cmp.Or(b.limit, limit), silent: silent, answer: time.Minute, apart: 5 * time.Second})
 	}()
-	left, last := results(t, e.out, b.suites)
+	left, last := guest.Report(t, e.out, b.suites)
 	s := <-stalled
 	_, state := e.End()
 	t.Logf("the machine ran for %v", time.Since(begun).Round(time.Second))
@@ -289,7 +280,7 @@ var clusters = boot{
 	files: []string{"go.mod", "deploy/rbac", "deploy/token.yaml", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin"},
 	build: []string{"test/containerd/cmd/workload"},
 	// In the emulated machine a request can take longer than the shortage.
-	suites: []suite{{pkg: "test/containerd/cluster", run: evictions, env: systemd + " EVICTD_TRANSITION=60s"}},
+	suites: []guest.Suite{{Package: "test/containerd/cluster", Run: evictions, Env: systemd + " EVICTD_TRANSITION=60s"}},
 }
 
 // chart is the boot of TestChart. The programs of the package are moved to where no installer finds them.
@@ -301,7 +292,7 @@ dpkg --purge evictd >/run/purge 2>&1 || cat /run/purge
 `,
 	files:  []string{"go.mod", "deploy", "bin/image/evictd", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin", "test/deploy/bin"},
 	build:  []string{"test/containerd/cmd/workload", "cmd/kubectl-evictd"},
-	suites: []suite{{pkg: "test/containerd/cluster", run: "^TestTheChartInstallsTheUnitOfAMachine$", env: systemd + " EVICTD_PROGRAMS=/run/programs"}},
+	suites: []guest.Suite{{Package: "test/containerd/cluster", Run: "^TestTheChartInstallsTheUnitOfAMachine$", Env: systemd + " EVICTD_PROGRAMS=/run/programs"}},
 }
 
 // evictions are scenarios of test/containerd/cluster.
@@ -333,17 +324,16 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 		run(t, "cp", "-r", filepath.Join("../..", file), at)
 	}
 	for _, pkg := range b.build {
-		build(t, pkg, filepath.Join(dir, pkg, "../../bin", filepath.Base(pkg)), "build")
+		guest.Build(t, "../..", pkg, filepath.Join(dir, pkg, "../../bin", filepath.Base(pkg)), "build")
 	}
 	for _, s := range b.suites {
-		if at := filepath.Join(dir, s.pkg); !isDir(at) {
-			build(t, s.pkg, filepath.Join(at, "test"), "test", "-c")
-			if data := filepath.Join("../..", s.pkg, "testdata"); isDir(data) {
+		if at := filepath.Join(dir, s.Package); !isDir(at) {
+			guest.Build(t, "../..", s.Package, filepath.Join(at, "test"), "test", "-c")
+			if data := filepath.Join("../..", s.Package, "testdata"); isDir(data) {
 				run(t, "cp", "-r", data, at)
 			}
 		}
-		fmt.Fprintf(&script, "cd /payload/%[1]s && env %[3]s ./test -test.v -test.parallel=1 -test.timeout=%[4]v -test.run='%[2]s'; echo \"=== ENDED %[1]s $?\"\n",
-			s.pkg, s.run, s.env, cmp.Or(b.limit, limit)-2*time.Minute)
+		fmt.Fprintf(&script, "cd /payload/%s && %s", s.Package, s.Command("./test", "-test.parallel=1", fmt.Sprintf("-test.timeout=%v", cmp.Or(b.limit, limit)-2*time.Minute)))
 	}
 	script.WriteString("sleep 1; echo b >/proc/sysrq-trigger\n") // as a power failure does
 	disk = dir + ".disk"
@@ -353,16 +343,6 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	}
 	run(t, harness.Need(t, "mke2fs", "e2fsprogs"), "-q", "-t", "ext4", "-m", "0", "-O", "^has_journal", "-d", dir, disk, "1800M")
 	return disk
-}
-
-// build makes a program of a package by a command of go.
-func build(t *testing.T, pkg, at string, command ...string) {
-	t.Helper()
-	c := exec.CommandContext(t.Context(), "go", append(command, "-trimpath", "-ldflags=-s -w", "-o", at, ".")...)
-	c.Dir, c.Env = filepath.Join("../..", pkg), append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := c.CombinedOutput(); err != nil {
-		t.Fatalf("build %s: %v\n%s", pkg, err, out)
-	}
 }
 
 func isDir(path string) bool {
@@ -375,63 +355,4 @@ func run(t *testing.T, name string, args ...string) {
 	if out, err := exec.CommandContext(t.Context(), name, args...).CombinedOutput(); err != nil {
 		t.Fatalf("%s: %v: %s", name, err, out)
 	}
-}
-
-var (
-	verdict = regexp.MustCompile(`^ *--- (PASS|FAIL|SKIP): (\S+) \((.*)\)$`)
-	ended   = regexp.MustCompile(`^=== ENDED (\S+) (\d+)$`)
-	noise   = regexp.MustCompile(`^=== (RUN|PAUSE|CONT|NAME) |^(PASS|FAIL)$`)
-)
-
-// results reads what the tests of a machine write, -test.v, and returns the suites
-// that have not ended, with the last line.
-func results(t *testing.T, out io.Reader, suites []suite) (left []suite, last string) {
-	t.Helper()
-	left = suites
-	var output strings.Builder
-	lines := bufio.NewReader(out)
-	for {
-		line, err := lines.ReadString('\n')
-		if err != nil && line == "" { // the machine has ended
-			break
-		}
-		line = strings.TrimRight(line, "\r\n")
-		last = line
-		if at := ended.FindStringSubmatch(line); at != nil {
-			if at[2] != "0" && output.Len() > 0 {
-				t.Errorf("%s ended with %s:\n%s", at[1], at[2], output.String())
-			}
-			output.Reset()
-			left = left[min(1, len(left)):]
-			continue
-		}
-		v := verdict.FindStringSubmatch(line)
-		if v == nil {
-			if strings.HasPrefix(line, "|") { // a row of a table
-				fmt.Println(line)
-			}
-			if !noise.MatchString(line) {
-				output.WriteString(line + "\n")
-			}
-			continue
-		}
-		name := v[2]
-		if len(left) > 0 && left[0].env != "" {
-			name += " " + left[0].env
-		}
-		t.Run(name, func(t *testing.T) {
-			t.Logf("%s in the machine\n%s", v[3], output.String())
-			switch v[1] {
-			case "FAIL":
-				t.Fail()
-			case "SKIP":
-				t.SkipNow()
-			}
-		})
-		output.Reset()
-	}
-	if output.Len() > 0 {
-		t.Logf("the last output:\n%s", output.String())
-	}
-	return left, last
 }
