@@ -217,6 +217,21 @@ test/controlplane/bin/scheduler_perf: $(wildcard test/controlplane/parts/perf/*.
 conformance: conformance-if-possible ## upstream's own specs of scheduling and of the API and cases of scheduler_perf, by Kubernetes, evictd-scheduler and evictd-apiserver; takes two hours
 	@go run ./test/controlplane/conformance $(CONFORMANCEFLAGS)
 
+# The user-mode kernel in which tests run on cgroup v2, in the user's cache.
+kernel := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evictd-uml
+
+.PHONY: uml
+uml: $(kernel)/linux ## build the user-mode kernel of tests, in which they run on cgroup v2; takes four minutes, 4 GB of disk meanwhile
+
+$(kernel)/linux: test/uml/kernel.sh
+	@echo 'building a user-mode kernel'
+	sh $< '$(@D)'
+
+# Exit code 77: what the tests then say is missing has been printed.
+.PHONY: uml-if-possible
+uml-if-possible:
+	@[ '$(kernel)/linux' -nt test/uml/kernel.sh ] || sh test/uml/kernel.sh '$(kernel)' || [ $$? = 77 ]
+
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
 # runc is in C. A kubelet asks for a runc with seccomp, for which libseccomp's headers must
 # be there when it is built; a cluster runs Debian's runc otherwise.

@@ -117,6 +117,9 @@ func (m Machine) boot(ctx context.Context, dir string, console, output, answer i
 		"quiet", "panic=-1", "psi=1", "hostname=uml")
 	kernel.Env = append(os.Environ(), "TMPDIR="+cmp.Or(memoryDir(), dir))
 	kernel.Stdout, kernel.Stderr = console, console
+	if os.Geteuid() == 0 { // its helpers end with it, however it ends
+		kernel.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID}
+	}
 	var readers sync.WaitGroup
 	var ends []*os.File
 	for _, to := range []io.Writer{output, answer} {

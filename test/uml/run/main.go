@@ -1,23 +1,66 @@
+// Command run runs a command in a user-mode kernel with cgroup v2, prints its output and ends
+// with its exit status.
+//
+//	go run ./test/uml/run -- evictd doctor
 package main
 
 import (
 	"context"
+	"errors"
+	"flag"
 	"fmt"
-	"github.com/evictd/evictd/test/uml"
 	"os"
+	"os/exec"
+	"os/signal"
+	"syscall"
 	"time"
+
+	"github.com/evictd/evictd/test/uml"
+)
+
+const (
+	exitFailed   = 1
+	exitBadInput = 2
 )
 
 func main() {
 	uml.Main()
-	k, err := uml.Find()
-	if os.Getenv("K") == "debian" {
-		k, err = uml.Debian()
+	memory := flag.Int("memory", 1024, "MiB of memory")
+	limit := flag.Duration("limit", 30*time.Minute, "how long the kernel may run")
+	debian := flag.Bool("debian", false, "take the kernel of Debian's package, also if make uml has built one")
+	flag.Parse()
+	if flag.NArg() == 0 || *memory <= 0 || *limit <= 0 {
+		fmt.Fprintln(os.Stderr, "run: expected a positive -memory and -limit, and a command after the flags")
+		os.Exit(exitBadInput)
 	}
+	status, err := run(*debian, uml.Machine{Memory: *memory, Limit: *limit}, flag.Args())
 	if err != nil {
-		panic(err)
+		fmt.Fprintln(os.Stderr, "run:", err)
+		if _, is := errors.AsType[uml.Unavailable](err); is {
+			os.Exit(exitBadInput)
+		}
+		os.Exit(exitFailed)
 	}
-	t := time.Now()
-	s, err := uml.Machine{Kernel: k, Memory: 1024}.Run(context.Background(), uml.Command{Args: os.Args[1:], Output: os.Stdout})
-	fmt.Println(s, err, time.Since(t))
+	os.Exit(status)
+}
+
+func run(debian bool, m uml.Machine, args []string) (status int, err error) {
+	find := uml.Find
+	if debian {
+		find = uml.Debian
+	}
+	if m.Kernel, err = find(); err != nil {
+		return 0, err
+	}
+	program, err := exec.LookPath(args[0])
+	if err != nil {
+		return 0, err
+	}
+	dir, err := os.Getwd()
+	if err != nil {
+		return 0, err
+	}
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	return m.Run(ctx, uml.Command{Args: append([]string{program}, args[1:]...), Dir: dir, Output: os.Stdout})
 }
