@@ -87,6 +87,8 @@ func (d *daemon) signalled(p *pod) (at int64, err error) {
 	return at, err
 }
 
+func (d *daemon) wrap(fill []string) *exec.Cmd { return self("fill", fill...) }
+
 func (d *daemon) ended(p *pod) (why string) {
 	_ = d.await(context.Background(), "eviction of the pod", func(s *nodestatus.Status) bool {
 		for _, e := range s.Evictions {

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"math"
 	"os"
+	"os/exec"
 	"os/signal"
 	"strconv"
 	"strings"
@@ -137,7 +138,7 @@ func (b *bench) measure(ctx context.Context, programs []contestant, s situation)
 	results := make([][]result, len(programs))
 	for turn := range b.turns {
 		for i, p := range programs {
-			some, err := b.series(ctx, p, (turn+1)*p.runs/b.turns-turn*p.runs/b.turns, s.rate)
+			some, err := b.series(ctx, p.program, (turn+1)*p.runs/b.turns-turn*p.runs/b.turns, s.rate)
 			if why, is := errors.AsType[unavailable](err); is {
 				fmt.Printf("%s left out: %v\n", p.name(), why)
 				continue
@@ -171,6 +172,8 @@ type program interface {
 	// signalled is when the pod was first signalled, by the program's own word;
 	// zero if it has none.
 	signalled(*pod) (at int64, err error)
+	// wrap is the process of a pod, which fill is given to.
+	wrap(fill []string) *exec.Cmd
 	// ended is why the program has ended the pod, by its own word; "" if it has none.
 	ended(*pod) (why string)
 	stop()

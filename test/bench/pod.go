@@ -46,12 +46,7 @@ func (n *node) newPod(ctx context.Context, p program) (*pod, error) {
 	if f.stamps, err = mapStamps(stamps, n.most, os.O_RDONLY, unix.PROT_READ); err != nil {
 		return nil, err
 	}
-	fill := []string{stamps, strconv.Itoa(n.most)}
-	if w, is := p.(interface{ wrap(fill []string) *exec.Cmd }); is {
-		f.process = w.wrap(fill)
-	} else {
-		f.process = self("fill", fill...)
-	}
+	f.process = p.wrap([]string{stamps, strconv.Itoa(n.most)})
 	in, err := f.process.StdinPipe()
 	if err != nil {
 		return nil, err

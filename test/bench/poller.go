@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -88,5 +89,7 @@ func (p *poller) expect(ctx context.Context, filler *pod) error {
 }
 
 func (p *poller) signalled(*pod) (int64, error) { return p.killed.Load(), nil }
+
+func (p *poller) wrap(fill []string) *exec.Cmd { return self("fill", fill...) }
 
 func (p *poller) ended(*pod) string { return "" }
