@@ -1,5 +1,11 @@
 package main
 
+import (
+	"strings"
+
+	"github.com/evictd/evictd/test/benchmarks"
+)
+
 // small is the part that `make test` runs.
 const small = "small"
 
@@ -17,6 +23,9 @@ type part struct {
 	builds   []string // make targets that are made first
 	takes    string   // what the builds take the first time; empty for little
 	needs    []need   // beside Go, git and make
+	// targets are the benchmarks and campaigns of the Makefile whose machine the part boots. The part benchmarks makes
+	// all others.
+	targets []string
 }
 
 // need is a program that tests of a part run, and the Debian package that has it.
@@ -29,6 +38,9 @@ var (
 	xfs        = need{"mkfs.xfs", "xfsprogs"}
 	loopMounts = need{"mount", "mount"}
 )
+
+// inMachine are the targets whose tests run in a machine that a part boots.
+var inMachine = []string{"bench-vm", "bench-notices", "bench-ladder", "bench-stall", "vm-campaign"}
 
 // parts are all tests in the order in which `make test-all` runs them.
 var parts = []part{
@@ -100,6 +112,13 @@ var parts = []part{
 		needs:    []need{{"systemd-analyze", "systemd"}, {"dpkg-deb", "dpkg"}, {"deb-systemd-helper", "init-system-helpers"}, {"pgrep", "procps"}},
 	},
 	{
+		name: "benchmarks", tests: "each benchmark and campaign once, at its smallest",
+		packages: []string{"./test/benchmarks"},
+		env:      []string{"EVICTD_SMALLEST=1", benchmarks.ElsewhereVariable + "=" + strings.Join(inMachine, " ")},
+		builds:   []string{"build", "cluster-if-possible", "kubelet-eviction-if-possible", "scheduling-attempts-if-possible"}, takes: "what controlplane and cluster take",
+		needs: []need{{"earlyoom", "earlyoom"}},
+	},
+	{
 		name: "browser", tests: "the status pages in Chromium",
 		module: "test/browser", packages: []string{"./..."},
 		needs: []need{{"chromium", "chromium"}},
@@ -108,6 +127,6 @@ var parts = []part{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
 		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
 		builds: []string{"deb", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
-		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
+		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}}, targets: inMachine,
 	},
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/sandbox"
-	"github.com/evictd/evictd/internal/wait"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -30,7 +29,7 @@ func (d *daemon) name() string {
 
 func (d *daemon) start(n *node) (err error) {
 	cmd := exec.Command(d.path, n.Evictd(sandbox.CgroupRoot(n.Group), sandbox.PodsCgroup(n.PodsGroup()), sandbox.NodeStatusFile(""),
-		sandbox.Housekeeping("10s"), sandbox.Transition("5m"), sandbox.EvictionHard(fmt.Sprintf("memory.available<%d", threshold)), sandbox.HardGrace("0s"))...)
+		sandbox.Housekeeping("10s"), sandbox.Transition("5m"), sandbox.EvictionHard(fmt.Sprintf("memory.available<%dMi", n.threshold)), sandbox.HardGrace("0s"))...)
 	if d.gogc > 0 {
 		cmd.Env = append(os.Environ(), fmt.Sprintf("GOGC=%d", d.gogc))
 	}
@@ -49,7 +48,7 @@ func (d *daemon) await(ctx context.Context, what string, holds func(*nodestatus.
 	ctx, cancel := context.WithTimeout(ctx, patience)
 	defer cancel()
 	var last error
-	err := wait.That(ctx, func() bool {
+	err := d.service.Await(ctx, what, func() bool {
 		var s nodestatus.Status
 		text, err := d.service.Get(ctx, "/v1/status")
 		if err == nil {
@@ -59,13 +58,13 @@ func (d *daemon) await(ctx context.Context, what string, holds func(*nodestatus.
 		return err == nil && holds(&s)
 	})
 	if err != nil {
-		return fmt.Errorf("wait for %s: %w: %v\n%s", what, err, last, d.service.Log())
+		return fmt.Errorf("%w: %v\n%s", err, last, d.service.Log())
 	}
 	return nil
 }
 
 func (d *daemon) expect(ctx context.Context, p *pod) error {
-	return d.await(ctx, "evictd to measure the pod", func(s *nodestatus.Status) bool {
+	return d.await(ctx, "figure of the pod", func(s *nodestatus.Status) bool {
 		for _, r := range s.Ranking["memory.available"] {
 			if r.UID == p.UID && r.Usage != "" {
 				return true
@@ -76,7 +75,7 @@ func (d *daemon) expect(ctx context.Context, p *pod) error {
 }
 
 func (d *daemon) signalled(p *pod) (at int64, err error) {
-	err = d.await(context.Background(), "the eviction", func(s *nodestatus.Status) bool {
+	err = d.await(context.Background(), "eviction of the pod", func(s *nodestatus.Status) bool {
 		for _, e := range s.Evictions {
 			if e.UID == p.UID && !e.Gone.IsZero() {
 				at = monotonic() - time.Since(e.Signalled.Time).Nanoseconds()
@@ -86,4 +85,18 @@ func (d *daemon) signalled(p *pod) (at int64, err error) {
 		return false
 	})
 	return at, err
+}
+
+func (d *daemon) wrap(fill []string) *exec.Cmd { return self("fill", fill...) }
+
+func (d *daemon) ended(p *pod) (why string) {
+	_ = d.await(context.Background(), "eviction of the pod", func(s *nodestatus.Status) bool {
+		for _, e := range s.Evictions {
+			if e.UID == p.UID {
+				why = fmt.Sprintf("evictd evicted it for %s: %s", e.Signal, e.Message)
+			}
+		}
+		return why != ""
+	})
+	return why
 }

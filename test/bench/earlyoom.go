@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,8 @@ import (
 // the node: a pid namespace with the pod alone, where /proc/meminfo is a file that
 // has the node's figures, written every millisecond.
 type earlyoom struct {
+	path    string // of the program
+	node    *node
 	meminfo string
 	end     context.CancelFunc
 	running sync.WaitGroup
@@ -26,10 +29,10 @@ type earlyoom struct {
 func (e *earlyoom) name() string { return "earlyoom" }
 
 func (e *earlyoom) start(n *node) error {
-	if _, err := exec.LookPath("earlyoom"); err != nil {
+	if _, err := exec.LookPath(e.path); err != nil {
 		return unavailable("it is not installed: apt-get install earlyoom")
 	}
-	e.meminfo = filepath.Join(n.Dir, "meminfo")
+	e.node, e.meminfo = n, filepath.Join(n.Dir, "meminfo")
 	f, err := os.Create(e.meminfo)
 	if err != nil {
 		return err
@@ -40,7 +43,7 @@ func (e *earlyoom) start(n *node) error {
 		defer f.Close()
 		for ctx.Err() == nil {
 			if available, err := n.available(); err == nil {
-				_, _ = f.WriteAt(meminfo(available), 0)
+				_, _ = f.WriteAt(meminfo(int64(n.memory)*mib, available), 0)
 			}
 			time.Sleep(time.Millisecond)
 		}
@@ -48,15 +51,15 @@ func (e *earlyoom) start(n *node) error {
 	return nil
 }
 
-// meminfo is /proc/meminfo of a machine of the node's size, of constant length.
-func meminfo(available int64) []byte {
+// meminfo is /proc/meminfo of a machine of a size, of constant length.
+func meminfo(total, available int64) []byte {
 	var text strings.Builder
 	for _, row := range []struct {
 		key   string
 		bytes int64
 	}{
-		{"MemTotal", nodeMemory}, {"MemFree", available}, {"MemAvailable", available}, {"Buffers", 0}, {"Cached", 0},
-		{"SwapCached", 0}, {"AnonPages", nodeMemory - available}, {"SwapTotal", 0}, {"SwapFree", 0},
+		{"MemTotal", total}, {"MemFree", available}, {"MemAvailable", available}, {"Buffers", 0}, {"Cached", 0},
+		{"SwapCached", 0}, {"AnonPages", total - available}, {"SwapTotal", 0}, {"SwapFree", 0},
 	} {
 		fmt.Fprintf(&text, "%-16s%8d kB\n", row.key+":", row.bytes>>10)
 	}
@@ -71,20 +74,25 @@ func (e *earlyoom) stop() {
 }
 
 // wrap makes the pod's process the first one of a machine of its own.
-func (e *earlyoom) wrap(stamps string) *exec.Cmd {
-	c := self("inside " + stamps + " " + e.meminfo)
+func (e *earlyoom) wrap(fill []string) *exec.Cmd {
+	kib := e.node.threshold << 10
+	c := self("inside", append([]string{e.path, e.meminfo, fmt.Sprintf("%d,%d", kib, kib)}, fill...)...)
 	c.SysProcAttr.Cloneflags = syscall.CLONE_NEWPID | syscall.CLONE_NEWNS
 	return c
 }
 
-// inside runs earlyoom beside the pod until that has ended.
+// inside runs earlyoom beside the pod until that has ended. Its arguments are earlyoom, the file for /proc/meminfo, the
+// thresholds and what fill is given. It starts its children when it is in its cgroup, as the line begin says.
 func inside(args []string) {
+	earlyoom, shown, thresholds, fill := args[0], args[1], args[2], args[3:]
+	_, err := io.ReadFull(os.Stdin, make([]byte, len(begin+"\n")))
+	must(err)
 	must(unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""))
 	must(unix.Mount("proc", "/proc", "proc", 0, ""))
-	must(unix.Mount(args[1], "/proc/meminfo", "", unix.MS_BIND, ""))
-	guard := exec.Command("earlyoom", "-p", "-r", "0", "-M", fmt.Sprintf("%d,%d", threshold>>10, threshold>>10))
+	must(unix.Mount(shown, "/proc/meminfo", "", unix.MS_BIND, ""))
+	guard := exec.Command(earlyoom, "-p", "-r", "0", "-M", thresholds)
 	must(guard.Start())
-	filler := self("fill " + args[0])
+	filler := self("fill", fill...)
 	filler.SysProcAttr.Setsid = false
 	filler.Stdin, filler.Stdout = os.Stdin, os.Stdout
 	must(filler.Start())
@@ -103,3 +111,5 @@ func (e *earlyoom) expect(ctx context.Context, _ *pod) error {
 
 // signalled: earlyoom's log has seconds alone.
 func (e *earlyoom) signalled(*pod) (int64, error) { return 0, nil }
+
+func (e *earlyoom) ended(*pod) string { return "" }

@@ -3,6 +3,7 @@ package main
 import (
 	"bufio"
 	"encoding/binary"
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -14,54 +15,66 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// roleVariable makes the program play something else than the harness.
+// roleVariable makes the program play something else than the harness, with the program's arguments.
 const roleVariable = "EVICTD_BENCH_ROLE"
 
 const (
 	mib = 1 << 20
 	// stampEvery is how much memory lies between two stamps.
 	stampEvery = 64 << 10
-	most       = 768 * mib
-	stampsSize = most / stampEvery * 8
 )
 
-func play(role string) {
-	switch word, rest, _ := strings.Cut(role, " "); word {
+// stampsSize is the size of a file of stamps, in bytes, of a process that fills so many MiB.
+func stampsSize(most int) int { return most * mib / stampEvery * 8 }
+
+// Lines between the harness and a process that fills memory.
+const (
+	begin = "begin" // the process is in its cgroup
+	done  = "ok"
+)
+
+func play(role string, args []string) {
+	switch role {
 	case "fill":
-		fill(rest)
+		fill(args)
 	case "spin":
 		for os.Getppid() != 1 { // as long as the bench runs
 		}
 	case "churn":
 		churn()
 	case "inside":
-		inside(strings.Fields(rest))
+		inside(args)
 	}
 	os.Exit(2)
 }
 
-// fill stamps into a file when it has touched each stampEvery of memory
-// (CLOCK_MONOTONIC, nanoseconds). Its orders are lines "MIB RATE": hold so much,
-// at so many GiB a second or, where that is 0, as fast as it goes.
-func fill(stampFile string) {
-	f, err := os.OpenFile(stampFile, os.O_RDWR, 0)
+// fill stamps into a file when it has touched each stampEvery of memory (CLOCK_MONOTONIC, nanoseconds). Its arguments
+// are the file and the most MiB that it fills. Its orders are lines "MIB RATE": hold so much, at so many GiB a second
+// or, if that is 0, as fast as it goes.
+func fill(args []string) {
+	most, err := strconv.Atoi(args[1])
 	must(err)
-	stamps, err := unix.Mmap(int(f.Fd()), 0, stampsSize, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_SHARED|unix.MAP_POPULATE)
+	stamps, err := mapStamps(args[0], most, os.O_RDWR, unix.PROT_READ|unix.PROT_WRITE)
 	must(err)
-	memory, err := unix.Mmap(-1, 0, most, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
+	memory, err := unix.Mmap(-1, 0, most*mib, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_NORESERVE)
 	must(err)
-	// Small pages: a huge one would be 2 MiB in a moment.
-	must(unix.Madvise(memory, unix.MADV_NOHUGEPAGE))
+	// Small pages: a huge one would be 2 MiB in a moment. A kernel without huge pages does not know the advice.
+	if err := unix.Madvise(memory, unix.MADV_NOHUGEPAGE); !errors.Is(err, unix.EINVAL) {
+		must(err)
+	}
 	held := 0
 	for orders := bufio.NewScanner(os.Stdin); orders.Scan(); {
+		if orders.Text() == begin {
+			continue
+		}
 		mibs, rate, _ := strings.Cut(orders.Text(), " ")
 		n, err := strconv.Atoi(mibs)
 		must(err)
 		perSecond, err := strconv.ParseFloat(rate, 64)
 		must(err)
 		begun, before := time.Now(), held
-		for held < min(n*mib, most) {
-			target := n * mib
+		for held < min(n, most)*mib {
+			target := min(n, most) * mib
 			if perSecond > 0 {
 				target = min(target, before+int(time.Since(begun).Seconds()*perSecond*float64(1<<30)))
 			}
@@ -75,9 +88,23 @@ func fill(stampFile string) {
 				unix.Nanosleep(&unix.Timespec{Nsec: 100_000}, nil)
 			}
 		}
-		fmt.Println("ok")
+		fmt.Println(done)
 	}
 	os.Exit(0)
+}
+
+// mapStamps maps a file of stamps.
+func mapStamps(name string, most, open, protection int) ([]byte, error) {
+	f, err := os.OpenFile(name, open, 0)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	stamps, err := unix.Mmap(int(f.Fd()), 0, stampsSize(most), protection, unix.MAP_SHARED|unix.MAP_POPULATE)
+	if err != nil {
+		return nil, fmt.Errorf("map %s: %w", name, err)
+	}
+	return stamps, nil
 }
 
 func must(err error) {
@@ -95,8 +122,8 @@ func monotonic() int64 {
 }
 
 // self makes a process of this program that plays a role.
-func self(role string) *exec.Cmd {
-	c := exec.Command("/proc/self/exe")
+func self(role string, args ...string) *exec.Cmd {
+	c := exec.Command("/proc/self/exe", args...)
 	c.Env = append(os.Environ(), roleVariable+"="+role)
 	c.Stderr = os.Stderr
 	c.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Pdeathsig: syscall.SIGKILL}

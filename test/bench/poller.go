@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"math/rand/v2"
+	"os/exec"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -44,9 +45,10 @@ func (p *poller) stop() {
 
 func (p *poller) run(ctx context.Context) {
 	cfg := eviction.New(eviction.Config{
-		Thresholds:               []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: threshold}}},
+		Thresholds:               []eviction.Threshold{{Signal: eviction.MemoryAvailable, Value: eviction.Value{Amount: int64(p.node.threshold) * mib}}},
 		PressureTransitionPeriod: time.Second,
 	}, eviction.SharedFs)
+	memory := int64(p.node.memory) * mib
 	var state eviction.State
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
@@ -62,12 +64,12 @@ func (p *poller) run(ctx context.Context) {
 			continue
 		}
 		in := eviction.Input{Now: time.Now(), Sampled: true, Candidates: []eviction.Candidate{{
-			Pod: eviction.Digest(&victim.Pod), Usage: &stats.Pod{Memory: stats.Known(nodeMemory - available)},
+			Pod: eviction.Digest(victim.Pod), Usage: &stats.Pod{Memory: stats.Known(memory - available)},
 		}}}
 		for i := range state.InFlight {
 			in.Outcomes = append(in.Outcomes, eviction.Outcome{UID: state.InFlight[i].UID})
 		}
-		in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available), Capacity: stats.Known(nodeMemory), Time: in.Now}
+		in.Signals[eviction.MemoryAvailable] = eviction.Observation{Available: stats.Known(available), Capacity: stats.Known(memory), Time: in.Now}
 		var d eviction.Decision
 		if state, d = eviction.Decide(&cfg, state, in); len(d.Evictions) > 0 {
 			p.killed.Store(monotonic())
@@ -87,3 +89,7 @@ func (p *poller) expect(ctx context.Context, filler *pod) error {
 }
 
 func (p *poller) signalled(*pod) (int64, error) { return p.killed.Load(), nil }
+
+func (p *poller) wrap(fill []string) *exec.Cmd { return self("fill", fill...) }
+
+func (p *poller) ended(*pod) string { return "" }

@@ -31,12 +31,12 @@ type table struct{ w *tabwriter.Writer }
 
 func newTable() *table {
 	t := &table{tabwriter.NewWriter(os.Stdout, 14, 0, 2, ' ', tabwriter.AlignRight)}
-	fmt.Fprintln(t.w, "program\tGiB/s\tload\tof the machine\tn\tby kernel\tto signal, ms: p50\tp99\tmax\tto stop, ms: p50\tp99\tmax\tovershoot, MiB: p50\tp99\tmax\t")
+	fmt.Fprintln(t.w, "program\tcgroup\tnode, MiB\tGiB/s\tload\tof the machine\tn\tby kernel\tto signal, ms: p50\tp99\tmax\tto stop, ms: p50\tp99\tmax\tovershoot, MiB: p50\tp99\tmax\t")
 	t.w.Flush()
 	return t
 }
 
-func (t *table) row(program string, rate float64, load int, results []result) {
+func (t *table) row(b *bench, program string, s situation, results []result) {
 	var signalled, stopped, overshoot []float64
 	kernel := 0
 	for _, r := range results {
@@ -51,11 +51,11 @@ func (t *table) row(program string, rate float64, load int, results []result) {
 		}
 	}
 	fill := "most"
-	if rate > 0 {
-		fill = fmt.Sprint(rate)
+	if s.rate > 0 {
+		fill = fmt.Sprint(s.rate)
 	}
 	average, _, _ := strings.Cut(field("/proc/loadavg", ""), " ")
-	fmt.Fprintf(t.w, "%s\t%s\t%d\t%s\t%d\t%d\t%s%s%s\n", program, fill, load, average, len(results), kernel, quantiles(signalled), quantiles(stopped), quantiles(overshoot))
+	fmt.Fprintf(t.w, "%s\t%v\t%d\t%s\t%d\t%s\t%d\t%d\t%s%s%s\n", program, b.cgroups.Version(), b.memory, fill, s.load, average, len(results), kernel, quantiles(signalled), quantiles(stopped), quantiles(overshoot))
 	t.w.Flush()
 }
 
