@@ -13,6 +13,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/kill"
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/stats/collect"
 )
@@ -153,7 +154,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	beside.Go(func() { l.forward(ctx) })
 	l.start()
 	l.pass(eviction.Housekeeping, Housekeeping)
-	l.regular = time.Now().Add(l.cfg.HousekeepingInterval)
+	l.regular = time.Now().Add(tick.Until(l.cfg.HousekeepingInterval))
 	poll := l.nextPoll()
 	var notified, rested time.Time // when a notification last caused a pass; until then nothing but what is due does
 	for {

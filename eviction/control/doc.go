@@ -5,7 +5,8 @@
 // # When the loop wakes
 //
 // The loop sleeps in epoll between housekeeping passes, of which one is also due when the grace
-// period of a soft threshold ends. The kernel wakes it: by usage
+// period of a soft threshold ends. They are due at multiples of their interval on the host's clock,
+// with the process's other regular work (internal/tick). The kernel wakes it: by usage
 // notifications of cgroup v1 halfway to a hard threshold of memory, and from 128 MiB
 // before it all the way (memcg-threshold), by changes of memory.events.local on v2
 // (memory-events), where memory.high of the pods' cgroup is halfway to a threshold, by PSI

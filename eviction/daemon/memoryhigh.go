@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/undo"
 	"github.com/evictd/evictd/internal/osprocess"
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/stats/collect"
 )
 
@@ -133,7 +134,7 @@ func (h *memoryHigh) run(ctx context.Context) {
 		return
 	}
 	defer h.changes.Close()
-	check := time.NewTicker(highCheck)
+	check := time.NewTimer(tick.Until(highCheck))
 	defer check.Stop()
 	for {
 		select {
@@ -143,6 +144,7 @@ func (h *memoryHigh) run(ctx context.Context) {
 		case a := <-h.levels:
 			h.report(h.follow(a, time.Now()))
 		case <-check.C:
+			check.Reset(tick.Until(highCheck))
 			h.report(h.check())
 		}
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/kill"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom"
 	"github.com/evictd/evictd/stats"
@@ -36,7 +37,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	}
 	annotations := d.newAnnotations()
 	defer annotations.close()
-	again := time.NewTicker(d.cfg.HousekeepingInterval)
+	again := time.NewTimer(tick.Until(d.cfg.HousekeepingInterval))
 	defer again.Stop()
 	waited := time.NewTimer(firstList)
 	defer waited.Stop()
@@ -56,6 +57,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 			case <-ctx.Done():
 				return
 			case <-again.C:
+				again.Reset(tick.Until(d.cfg.HousekeepingInterval))
 				ticks++
 				moved, other := d.findPodsCgroup(), d.tracker.outside.look()
 				changed = (moved || other) && d.updatePods()

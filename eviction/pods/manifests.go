@@ -12,6 +12,8 @@ import (
 
 	"github.com/fsnotify/fsnotify"
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/tick"
 )
 
 // settleTime passes between a change in the directory and the scan for it, so
@@ -92,7 +94,7 @@ func (m *Manifests) Run(ctx context.Context) error {
 		m.log.Warn("pod manifests are polled, inotify is not available",
 			"dir", m.cfg.Dir, "every", m.cfg.RescanEvery, "error", err)
 	}
-	rescan := time.NewTicker(m.cfg.RescanEvery)
+	rescan := time.NewTimer(tick.Until(m.cfg.RescanEvery))
 	defer rescan.Stop()
 	settled := time.NewTimer(settleTime) // for what changed between New and now
 	defer settled.Stop()
@@ -108,11 +110,16 @@ func (m *Manifests) Run(ctx context.Context) error {
 		case <-events:
 		case <-faults: // the queue overflowed: something changed
 		case <-rescan.C:
+			rescan.Reset(tick.Until(m.cfg.RescanEvery))
 			if watcher != nil {
 				// The directory may have been replaced; the watch goes
 				// with the old one. Adding it again changes nothing else.
 				_ = watcher.Add(m.cfg.Dir)
 			}
+			if !settling {
+				m.rescan()
+			}
+			continue
 		}
 		if !settling {
 			settling = true

@@ -19,6 +19,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -113,13 +114,14 @@ func (w *Watcher) Run(ctx context.Context) error {
 		}
 		w.log.Warn("reading the kernel's log failed: OOM kills are now found by the pods' counters alone", "error", err)
 	}
-	again := time.NewTicker(w.cfg.Every)
+	again := time.NewTimer(tick.Until(w.cfg.Every))
 	defer again.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-again.C:
+			again.Reset(tick.Until(w.cfg.Every))
 			w.checkCounters(false)
 		}
 	}
@@ -169,7 +171,7 @@ func (w *Watcher) follow(ctx context.Context, log *os.File) error {
 	stop := context.AfterFunc(ctx, func() { log.SetReadDeadline(time.Unix(1, 0)) })
 	defer stop()
 	buf := make([]byte, maxRecord)
-	for look := time.Now().Add(logIntervalFactor * w.cfg.Every); ; {
+	for look := time.Now().Add(tick.Until(logIntervalFactor * w.cfg.Every)); ; {
 		if err := log.SetReadDeadline(look); err != nil {
 			return err
 		}
@@ -195,7 +197,7 @@ func (w *Watcher) follow(ctx context.Context, log *os.File) error {
 		}
 		w.unreported = false
 		if now.After(look) {
-			look = now.Add(logIntervalFactor * w.cfg.Every)
+			look = now.Add(tick.Until(logIntervalFactor * w.cfg.Every))
 			if w.checkCounters(true) {
 				look = now.Add(w.cfg.Every)
 			}

@@ -9,6 +9,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -83,7 +84,7 @@ func (s *DiskScanner) Done() <-chan struct{} { return s.done }
 
 // Run scans until ctx ends, and returns nil.
 func (s *DiskScanner) Run(ctx context.Context) error {
-	regular := time.NewTicker(ScanInterval)
+	regular := time.NewTimer(tick.Until(ScanInterval))
 	defer regular.Stop()
 	for {
 		select {
@@ -94,6 +95,7 @@ func (s *DiskScanner) Run(ctx context.Context) error {
 		case <-s.unscanned:
 			s.scan(ctx, true, 0, (*PodDisk).unscanned)
 		case <-regular.C:
+			regular.Reset(tick.Until(ScanInterval))
 			whole := time.Since(s.LastScan()) > fullScanInterval
 			s.scan(ctx, whole, walkPause, everyPod)
 			if !whole && s.unexplained() {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/tick"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -248,7 +249,7 @@ func (w *MemoryNotifier) WatchesPodsEvents() bool { return w.subscriptions[podsE
 // Run opens the events once their groups exist, and moves usage thresholds, until ctx
 // ends. It returns nil.
 func (w *MemoryNotifier) Run(ctx context.Context) error {
-	again := time.NewTicker(reopenInterval)
+	again := time.NewTimer(tick.Until(reopenInterval))
 	defer again.Stop()
 	w.reopen()
 	for {
@@ -260,6 +261,7 @@ func (w *MemoryNotifier) Run(ctx context.Context) error {
 		case <-w.fired:
 			w.reopen()
 		case <-again.C:
+			again.Reset(tick.Until(reopenInterval))
 			w.reopen()
 		}
 	}

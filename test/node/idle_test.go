@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -70,6 +71,55 @@ func reads(t testing.TB, pid int) (calls int) {
 	_, err := fmt.Sscan(rest, &calls)
 	require.NoError(t, err)
 	return calls
+}
+
+// TestRegularWorkOfAnIdleNodeComesTogether waits for a housekeeping interval in which evictd wakes
+// three times: for the housekeeping pass, at a multiple of the interval on the host's clock, with all
+// other regular work; for the poll five seconds later; and a second before the next, to ask for disk
+// figures. Stalls that other tests cause may wake it, and so does the disk scan of each minute.
+func TestRegularWorkOfAnIdleNodeComesTogether(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, 8<<30, nodePIDs)
+	const pods = 20
+	for i := range pods {
+		startSleeper(n, fmt.Sprintf("pod-%d", i))
+	}
+	d := n.Evictd(sandbox.EvictionHard("memory.available<100Mi"), sandbox.Housekeeping("10s"))
+	d.Await("evictd to know the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
+	const interval, sample, late = 10 * time.Second, 50 * time.Millisecond, 700 * time.Millisecond
+	due := []time.Duration{0, 5 * time.Second, 9 * time.Second}
+	harness.Await(t, "evictd to sleep between what is due in "+interval.String(), func() bool {
+		begin := time.Now().Truncate(interval).Add(interval)
+		<-time.After(time.Until(begin))
+		for before := switches(t, d.PID()); ; {
+			<-time.After(sample)
+			after, at := switches(t, d.PID()), time.Since(begin)
+			if at >= interval-sample {
+				return true
+			}
+			isDue := func(from time.Duration) bool { return at >= from && at < from+late }
+			if after != before && !slices.ContainsFunc(due, isDue) {
+				t.Logf("evictd ran %v after a housekeeping pass", at)
+				return false
+			}
+			before = after
+		}
+	})
+}
+
+// switches is how often the threads of a process have run so far (sched-stats.rst).
+func switches(t testing.TB, pid int) (all int) {
+	t.Helper()
+	threads, err := filepath.Glob(fmt.Sprintf("/proc/%d/task/*/schedstat", pid))
+	require.NoError(t, err)
+	for _, thread := range threads {
+		var onProcessor, waited int64
+		var times int
+		_, err := fmt.Sscan(string(require.ReadFile(t, thread)), &onProcessor, &waited, &times)
+		require.NoError(t, err)
+		all += times
+	}
+	return all
 }
 
 // startSleeper runs a pod that never does anything.
