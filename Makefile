@@ -251,8 +251,7 @@ test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 define if_possible
 unavailable=test/$(firstword $(subst /, ,$(2)))/bin/unavailable
 mkdir -p $${unavailable%/*}
-rm -f $$unavailable
-if $(MAKE) --no-print-directory -q $(1); then exit; fi
+if $(MAKE) --no-print-directory -q $(1); then rm -f $$unavailable; exit; fi
 free=$$(df --output=avail -B 1G "$$(go env GOCACHE)/.." | tail -n 1)
 if [ "$$free" -lt $(4) ]; then
 	echo "building it takes $(4) GiB of the disk, $$free are free" >$$unavailable
@@ -260,6 +259,7 @@ elif ! go -C test/$(2) list -deps $(3) >/dev/null 2>$$unavailable.log; then
 	tail -n 1 $$unavailable.log >$$unavailable
 else
 	$(MAKE) --no-print-directory $(1)
+	rm -f $$unavailable
 fi
 rm -f $$unavailable.log
 endef
