@@ -16,6 +16,7 @@
 #   PACKAGES    where deb, rpm, sysext and chart leave theirs (bin)
 #   RELEASE     where release leaves everything        (bin/release)
 #   REGISTRY    registry and path that push pushes to, such as ghcr.io/evictd
+#   STRIPPED    where stage and image leave the programs that they pack, by architecture (bin/stripped)
 #   DESTDIR, PREFIX  where install puts the programs       (/usr/local)
 
 PKGS      ?= ./...
@@ -27,6 +28,7 @@ IMAGES    ?= bin/image
 BIN       ?= bin
 PACKAGES  ?= bin
 RELEASE   ?= bin/release
+STRIPPED  ?= bin/stripped
 VERSION   ?= $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 
 SHELL       := bash
@@ -77,10 +79,16 @@ test-all: ## the same and the tests of every real part: says first what it build
 test-cluster: ## run evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes
 	@go run ./test/all cluster -- $(TESTFLAGS)
 
+# What a source or a test of a package has if two goroutines can reach its variables. A package without it
+# is instrumented where a test of another package runs it.
+concurrent = ^[[:space:]]+go (func|[a-z])|\.Go\(|"sync(/atomic)?"|client-go/(informers|tools/cache)"|"net/http"|synctest
+
 .PHONY: race
 race: export CGO_ENABLED = 1
-race: ## the packages' tests under the race detector (needs a C compiler), without tests of whole nodes
-	@go test -race -vet=off -ldflags=-w -count=1 $(TESTFLAGS) $$(go list $(PKGS) | grep -v -e /test/ -e /cmd/evictd-playground -e /internal/deps) | { grep -v 'no test files' || true; }
+race: ## the tests of packages that start goroutines or share memory with some, under the race detector (needs a C compiler), without tests of whole nodes
+	@packages=$$(go list -f '{{if or .TestGoFiles .XTestGoFiles}}{{.ImportPath}} {{.Dir}}{{end}}' $(PKGS) | { grep -v -e /test/ -e /cmd/evictd-playground -e /internal/deps || true; } |
+		while read -r package dir; do if grep -qE '$(concurrent)' "$$dir"/*.go; then echo "$$package"; fi; done)
+	go test -race -vet=off -ldflags=-w -count=1 $(TESTFLAGS) $${packages:?no package starts a goroutine}
 
 .PHONY: check
 check: ## format, vet, staticcheck, go fix, go.mod, behaviour table; changes nothing
@@ -250,7 +258,8 @@ runtime := $(addprefix test/containerd/bin/,containerd containerd-shim-runc-v2 c
 .PHONY: containerd
 containerd: $(runtime) ## build the containerd, runc and crictl of tests; the first time takes minutes
 
-test/containerd/bin/%: export CGO_ENABLED = 1
+# Without C, containerd shares its packages in the build cache; it lacks the snapshotter of btrfs then.
+test/containerd/bin/runc: export CGO_ENABLED = 1
 test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 	@package=$$(sed -n 's|^\t\([^ ]*/$*\)$$|\1|p' $<)
 	printf 'building %s %s\n' '$*' "$$(go -C $(<D) list -f '{{.Module.Version}}' "$$package")"
@@ -267,8 +276,7 @@ test/containerd/bin/%: test/containerd/parts/go.mod test/containerd/parts/go.sum
 define if_possible
 unavailable=test/$(firstword $(subst /, ,$(2)))/bin/unavailable
 mkdir -p $${unavailable%/*}
-rm -f $$unavailable
-if $(MAKE) --no-print-directory -q $(1); then exit; fi
+if $(MAKE) --no-print-directory -q $(1); then rm -f $$unavailable; exit; fi
 free=$$(df --output=avail -B 1G "$$(go env GOCACHE)/.." | tail -n 1)
 if [ "$$free" -lt $(4) ]; then
 	echo "building it takes $(4) GiB of the disk, $$free are free" >$$unavailable
@@ -276,6 +284,7 @@ elif ! go -C test/$(2) list -deps $(3) >/dev/null 2>$$unavailable.log; then
 	tail -n 1 $$unavailable.log >$$unavailable
 else
 	$(MAKE) --no-print-directory $(1)
+	rm -f $$unavailable
 fi
 rm -f $$unavailable.log
 endef
@@ -349,12 +358,11 @@ debversion := $(subst -,+,$(if $(findstring .,$(VERSION)),$(VERSION:v%=%),0~git$
 arch    := $(or $(GOARCH),$(shell go env GOARCH))
 rpmarch := $(patsubst arm64,aarch64,$(patsubst amd64,x86_64,$(arch)))
 
-# What a package has. The programs are built beside those of build, which are of this machine.
+# What a package has. Its programs are built beside those of build, which are of this machine, and stay: go links those again that have changed.
 .PHONY: stage
 stage:
 	@rm -rf bin/stage
-	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w' BIN=bin/stage-$(arch)
-	rm -rf bin/stage-$(arch)
+	$(MAKE) --no-print-directory install DESTDIR=bin/stage PREFIX=/usr LDFLAGS='-s -w' BIN='$(STRIPPED)/$(arch)'
 	doc=bin/stage/usr/share/doc/evictd
 	install -d $$doc
 	install -m 0644 systemd/deb/copyright $$doc
@@ -409,13 +417,12 @@ image: ## write OCI layouts of the images evictd and evictd-scheduler, with a li
 	rm -rf '$(IMAGES)'
 	node='$(IMAGES)/stage/evictd' scheduler='$(IMAGES)/stage/evictd-scheduler'
 	for arch in $(ARCHS); do
-		export GOARCH=$$arch
-		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$node/$$arch/usr/bin/" $(node_programs:%=./cmd/%)
-		go build -buildvcs=false -ldflags '-s -w -X main.version=$(VERSION)' -o "$$scheduler/$$arch/usr/bin/" ./cmd/evictd-scheduler
+		GOARCH=$$arch $(MAKE) --no-print-directory build LDFLAGS='-s -w' BIN="$(STRIPPED)/$$arch"
+		install -D -t "$$node/$$arch/usr/bin" $(node_programs:%="$(STRIPPED)/$$arch/%")
+		install -D -t "$$scheduler/$$arch/usr/bin" "$(STRIPPED)/$$arch/evictd-scheduler"
 		install -d "$$node/$$arch/usr/share/evictd"
 		cp -r $(node_units:%=systemd/%) "$$node/$$arch/usr/share/evictd"
 	done
-	unset GOARCH
 	go -C internal/tools build -o '$(abspath $(IMAGES))/stage/image' ./image
 	'$(IMAGES)/stage/image' -name evictd -entrypoint evictd-install $(stamped) -layout '$(IMAGES)/evictd' $(foreach a,$(ARCHS),"$(a)=$$node/$(a)")
 	'$(IMAGES)/stage/image' -name evictd-scheduler $(stamped) -user 65532:65532 -layout '$(IMAGES)/evictd-scheduler' $(foreach a,$(ARCHS),"$(a)=$$scheduler/$(a)")

@@ -21,6 +21,7 @@ type part struct {
 	run      string   // -run of go test; empty for all tests
 	env      []string // more variables
 	builds   []string // make targets that are made first
+	foreign  []string // make targets of foreign programs, which are made beside the tests of the parts before
 	takes    string   // what the builds take the first time; empty for little
 	needs    []need   // beside Go, git and make
 	// targets are the benchmarks and campaigns of the Makefile whose machine the part boots. The part benchmarks makes
@@ -49,6 +50,12 @@ var parts = []part{
 		needs: []need{{"mkfs.btrfs", "btrfs-progs"}},
 	},
 	{
+		name: "v2", tests: "tests that make cgroups, on cgroup v2 in user-mode Linux",
+		packages: []string{"./test/v2"},
+		foreign:  []string{"uml-if-possible"}, takes: "4 minutes, 4 GiB of disk meanwhile",
+		needs: []need{{"linux.uml", "user-mode-linux"}, {"gcc", "gcc"}, {"flex", "flex"}, {"bison", "bison"}, {"bc", "bc"}, {"xz", "xz-utils"}, ext4, xfs, {"mkfs.btrfs", "btrfs-progs"}},
+	},
+	{
 		name: "playground", tests: "make run and its variants, black-box",
 		packages: []string{"./cmd/evictd-playground"},
 		builds:   []string{"build"},
@@ -70,39 +77,39 @@ var parts = []part{
 	{
 		name: "packages", tests: "the container images and what make release leaves, for both architectures, reproducible, with what they say of themselves",
 		module: "internal/tools", packages: []string{"./image", "./packages"},
-		builds: []string{"helm-if-possible"}, takes: "5 minutes to compile for the other architecture",
+		foreign: []string{"helm-if-possible"}, takes: "5 minutes to compile for the other architecture",
 		needs: []need{{"dpkg-deb", "dpkg"}},
 	},
 	{
 		name: "controlplane", tests: "both programs on a real kube-apiserver, beside kube-scheduler",
 		packages: []string{"./test/controlplane/suite"},
-		builds:   []string{"controlplane-if-possible"}, takes: "10 minutes, 6 GiB of disk",
+		foreign:  []string{"controlplane-if-possible"}, takes: "6 minutes, 6 GiB of disk",
 	},
 	{
 		name: "deploy", tests: "the Helm chart and the kustomize bases, on a real kube-apiserver",
 		packages: []string{"./test/deploy"},
-		builds:   []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
+		foreign:  []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
 	},
 	{
 		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",
 		packages: []string{"./test/kubelet"},
-		builds:   []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
+		foreign:  []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
 	},
 	{
 		name: "scheduler", tests: "attempts in random clusters, beside those of kube-scheduler",
 		packages: []string{"./test/scheduler"},
-		builds:   []string{"scheduling-attempts-if-possible"}, takes: "2 minutes after controlplane, 3 GiB of disk",
+		foreign:  []string{"scheduling-attempts-if-possible"}, takes: "2 minutes after controlplane, 3 GiB of disk",
 	},
 	{
 		name: "containerd", tests: "evictd on real containers, by Debian's containerd and by a current one",
 		module: "test/containerd", packages: []string{"./suite", "./node"},
-		builds: []string{"containerd-if-possible"}, takes: "5 minutes, 3 GiB of disk",
+		foreign: []string{"containerd-if-possible"}, takes: "5 minutes, 3 GiB of disk",
 		needs: []need{{"gcc", "gcc"}, {"containerd", "containerd"}, {"runc", "runc"}, ext4, xfs, loopMounts},
 	},
 	{
 		name: "cluster", tests: "evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes; the embedded API with real kubelets",
 		module: "test/containerd", packages: []string{"./cluster"},
-		builds: []string{"cluster-if-possible", "helm-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
+		foreign: []string{"cluster-if-possible", "helm-if-possible"}, takes: "5 minutes after controlplane and containerd, 1 GiB of disk",
 		needs: []need{{"gcc", "gcc"}, {"runc", "runc"}, {"unshare", "util-linux"}, loopMounts},
 	},
 	{
@@ -115,8 +122,9 @@ var parts = []part{
 		name: "benchmarks", tests: "each benchmark and campaign once, at its smallest",
 		packages: []string{"./test/benchmarks"},
 		env:      []string{"EVICTD_SMALLEST=1", benchmarks.ElsewhereVariable + "=" + strings.Join(inMachine, " ")},
-		builds:   []string{"build", "cluster-if-possible", "kubelet-eviction-if-possible", "scheduling-attempts-if-possible"}, takes: "what controlplane and cluster take",
-		needs: []need{{"earlyoom", "earlyoom"}},
+		builds:   []string{"build"}, takes: "what controlplane and cluster take",
+		foreign: []string{"cluster-if-possible", "kubelet-eviction-if-possible", "scheduling-attempts-if-possible"},
+		needs:   []need{{"earlyoom", "earlyoom"}},
 	},
 	{
 		name: "browser", tests: "the status pages in Chromium",
@@ -126,7 +134,7 @@ var parts = []part{
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
 		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
-		builds: []string{"deb", "cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
+		builds: []string{"deb"}, foreign: []string{"cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
 		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}}, targets: inMachine,
 	},
 }

@@ -29,7 +29,7 @@ var architectures = map[string]elf.Machine{"amd64": elf.EM_X86_64, "arm64": elf.
 func made(t *testing.T) (dir string) {
 	t.Helper()
 	dir = t.TempDir()
-	c := exec.CommandContext(t.Context(), "make", "--no-print-directory", "image", "IMAGES="+dir, "VERSION="+version)
+	c := exec.CommandContext(t.Context(), "make", "--no-print-directory", "image", "IMAGES="+dir, "VERSION="+version, "STRIPPED="+t.TempDir())
 	c.Dir = "../../.."
 	if out, err := c.CombinedOutput(); err != nil {
 		t.Fatalf("make image: %v\n%s", err, out)
