@@ -77,6 +77,8 @@ var arrows = []arrow{
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
 	{"test/deploy", []string{"internal/golden", "internal/require", "test/controlplane/apiserver"}, "the chart is made by helm, and an API server accepts it"},
 	{"test/controlplane/conformance", []string{"internal/process", "internal/sandbox", "internal/wait", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "upstream's tests drive the built scheduler"},
+	{"test/uml", []string{"internal/process"}, "a kernel is a process, whatever is run in it"},
+	{"test/uml/run", []string{"test/uml"}, "the command of the package"},
 	{"test/...", nil, "tests of the whole drive the built programs"},
 	{"internal/shrink", nil, "comparisons with Kubernetes make their failing inputs smaller"},
 	{"internal/campaign", nil, "tests of every package mark campaigns with it"},
@@ -176,7 +178,7 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"golang.org/x/sys"},
-		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "eviction/notify", "internal/osprocess", "test/bench"},
+		places: []string{"cgroup", "stats/collect", "oom/apply", "oom/watch", "eviction/kill", "eviction/notify", "internal/osprocess", "test/bench", "test/uml"},
 		why:    "system calls stay where the kernel is spoken to",
 	},
 	{
