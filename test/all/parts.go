@@ -1,11 +1,5 @@
 package main
 
-import (
-	"strings"
-
-	"github.com/evictd/evictd/test/benchmarks"
-)
-
 // small is the part that `make test` runs.
 const small = "small"
 
@@ -24,9 +18,6 @@ type part struct {
 	foreign  []string // make targets of foreign programs, which are made beside the tests of the parts before
 	takes    string   // what the builds take the first time; empty for little
 	needs    []need   // beside Go, git and make
-	// targets are the benchmarks and campaigns of the Makefile whose machine the part boots. The part benchmarks makes
-	// all others.
-	targets []string
 }
 
 // need is a program that tests of a part run, and the Debian package that has it.
@@ -39,9 +30,6 @@ var (
 	xfs        = need{"mkfs.xfs", "xfsprogs"}
 	loopMounts = need{"mount", "mount"}
 )
-
-// inMachine are the targets whose tests run in a machine that a part boots.
-var inMachine = []string{"bench-vm", "bench-notices", "bench-ladder", "bench-stall", "vm-campaign"}
 
 // parts are all tests in the order in which `make test-all` runs them.
 var parts = []part{
@@ -119,14 +107,6 @@ var parts = []part{
 		needs:    []need{{"systemd-analyze", "systemd"}, {"dpkg-deb", "dpkg"}, {"deb-systemd-helper", "init-system-helpers"}, {"pgrep", "procps"}},
 	},
 	{
-		name: "benchmarks", tests: "each benchmark and campaign once, at its smallest",
-		packages: []string{"./test/benchmarks"},
-		env:      []string{"EVICTD_SMALLEST=1", benchmarks.ElsewhereVariable + "=" + strings.Join(inMachine, " ")},
-		builds:   []string{"build"}, takes: "what controlplane and cluster take",
-		foreign: []string{"cluster-if-possible", "kubelet-eviction-if-possible", "scheduling-attempts-if-possible"},
-		needs:   []need{{"earlyoom", "earlyoom"}},
-	},
-	{
 		name: "browser", tests: "the status pages in Chromium",
 		module: "test/browser", packages: []string{"./..."},
 		needs: []need{{"chromium", "chromium"}},
@@ -135,6 +115,6 @@ var parts = []part{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
 		packages: []string{"./test/vm"}, run: "^TestVirtualMachine", env: []string{"EVICTD_VM=1"},
 		builds: []string{"deb"}, foreign: []string{"cluster-if-possible"}, takes: "5 minutes for the machine's disk, and what cluster takes",
-		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}}, targets: inMachine,
+		needs: []need{{"qemu-system-x86_64", "qemu-system-x86"}, {"debootstrap", "debootstrap"}},
 	},
 }

@@ -3,8 +3,10 @@ package node_test
 import (
 	"cmp"
 	"fmt"
+	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -12,7 +14,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/eviction"
-	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
@@ -21,7 +22,7 @@ import (
 )
 
 // shortageLasts is how long a shortage of TestLadder is watched.
-var shortageLasts = campaign.Size(20*time.Second, 5*time.Second)
+const shortageLasts = 20 * time.Second
 
 // shortage is a shortage of memory on a node of 512 MiB, and the step that is taken before an eviction.
 type shortage struct {
@@ -127,7 +128,8 @@ var shortages = []shortage{
 // an eviction.
 func TestLadder(t *testing.T) {
 	machine.Need(t)
-	rounds := campaign.Count(t, "EVICTD_ROUNDS", 1, 1)
+	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "1"))
+	require.NoError(t, err)
 	fmt.Println("| shortage | step | evicted | wrong victims | under the threshold | work of the bystander | it waited for memory |")
 	for _, s := range shortages {
 		for range rounds {

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
-	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
@@ -85,10 +84,10 @@ type holder struct {
 
 // TestBesidePeers judges nothing: each line that begins with | is one run.
 func TestBesidePeers(t *testing.T) {
-	runs := campaign.Count(t, "EVICTD_ROUNDS", 1, 1)
+	runs, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
 	for _, g := range guards {
-		for _, b := range bombs[:campaign.Size(len(bombs), 1)] {
-			for range runs {
+		for _, b := range bombs {
+			for range max(1, runs) {
 				n := newMachine(t)
 				guardBy(n, g)
 				r := measure(n, g, b.pods, b.rate)

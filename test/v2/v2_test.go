@@ -24,10 +24,7 @@ func TestMain(m *testing.M) {
 
 // suites are run one after the other. Package test/node is not among them: evictd's realtime thread
 // takes most of the one processor of a user-mode kernel there. It runs on cgroup v2 in test/vm.
-var suites = []guest.Suite{
-	{Package: "cgroup"}, {Package: "stats/collect"}, {Package: "eviction/kill"}, {Package: "eviction/daemon"},
-	{Package: "eviction/pods/runc"}, {Package: "oom/watch"},
-}
+var suites = []guest.Suite{{Package: "cgroup"}, {Package: "eviction/pods/runc"}, {Package: "oom/watch"}}
 
 // limit is how long a kernel may run.
 const limit = 15 * time.Minute
