@@ -235,11 +235,6 @@ $(kernel)/linux: test/uml/kernel.sh
 	@echo 'building a user-mode kernel'
 	sh $< '$(@D)'
 
-# Exit code 77: what the tests then say is missing has been printed.
-.PHONY: uml-if-possible
-uml-if-possible:
-	@[ '$(kernel)/linux' -nt test/uml/kernel.sh ] || sh test/uml/kernel.sh '$(kernel)' || [ $$? = 77 ]
-
 # A containerd and what belongs to it, the tools of test/containerd/parts. Part of
 # runc is in C. A kubelet asks for a runc with seccomp, for which libseccomp's headers must
 # be there when it is built; a cluster runs Debian's runc otherwise.

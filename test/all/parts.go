@@ -38,12 +38,6 @@ var parts = []part{
 		needs: []need{{"mkfs.btrfs", "btrfs-progs"}},
 	},
 	{
-		name: "v2", tests: "tests that make cgroups, on cgroup v2 in user-mode Linux",
-		packages: []string{"./test/v2"},
-		foreign:  []string{"uml-if-possible"}, takes: "4 minutes, 4 GiB of disk meanwhile",
-		needs: []need{{"linux.uml", "user-mode-linux"}, {"gcc", "gcc"}, {"flex", "flex"}, {"bison", "bison"}, {"bc", "bc"}, {"xz", "xz-utils"}, ext4, xfs, {"mkfs.btrfs", "btrfs-progs"}},
-	},
-	{
 		name: "playground", tests: "make run and its variants, black-box",
 		packages: []string{"./cmd/evictd-playground"},
 		builds:   []string{"build"},

@@ -34,8 +34,8 @@ func Main() {
 	status, err := runOrders(dir)
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "init:", err) // to the console
-	} else {
-		err = os.WriteFile("/dev/ttyS1", fmt.Appendf(nil, "exit %d\n", status), 0)
+	} else if err := os.WriteFile("/dev/ttyS1", fmt.Appendf(nil, "exit %d\n", status), 0); err != nil {
+		fmt.Fprintln(os.Stderr, "init:", err)
 	}
 	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
