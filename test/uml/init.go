@@ -148,7 +148,7 @@ func mountKernelFiles() error {
 	}
 	const top = "/sys/fs/cgroup/"
 	controllers, err := os.ReadFile(top + "cgroup.controllers")
-	for _, name := range strings.Fields(string(controllers)) {
+	for name := range strings.FieldsSeq(string(controllers)) {
 		err = errors.Join(err, os.WriteFile(top+"cgroup.subtree_control", []byte("+"+name), 0))
 	}
 	return err
