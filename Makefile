@@ -225,11 +225,11 @@ test/controlplane/bin/scheduler_perf: $(wildcard test/controlplane/parts/perf/*.
 conformance: conformance-if-possible ## upstream's own specs of scheduling and of the API and cases of scheduler_perf, by Kubernetes, evictd-scheduler and evictd-apiserver; takes two hours
 	@go run ./test/controlplane/conformance $(CONFORMANCEFLAGS)
 
-# The user-mode kernel in which tests run on cgroup v2, in the user's cache.
+# The kernel that test/uml/run runs commands in, in the user's cache.
 kernel := $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/evictd-uml
 
 .PHONY: uml
-uml: $(kernel)/linux ## build the user-mode kernel of tests, in which they run on cgroup v2; takes four minutes, 4 GB of disk meanwhile
+uml: $(kernel)/linux ## build a user-mode kernel with cgroup v2, for test/uml; takes minutes, and 4 GB of disk meanwhile
 
 $(kernel)/linux: test/uml/kernel.sh
 	@echo 'building a user-mode kernel'

@@ -50,7 +50,7 @@ type Machine struct {
 // diskSize is the size of the disk in bytes. Its file is sparse.
 const diskSize = 8 << 30
 
-// Unavailable says why no user-mode kernel can be run here.
+// Unavailable is the error if this machine has no user-mode kernel.
 type Unavailable string
 
 func (u Unavailable) Error() string { return string(u) }
