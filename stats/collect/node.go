@@ -2,6 +2,7 @@ package collect
 
 import (
 	"errors"
+	"io/fs"
 	"log/slog"
 	"math"
 	"time"
@@ -52,7 +53,8 @@ type source struct {
 	lost     bool
 }
 
-// NewNode opens nothing. A source that cannot be read is retried at every Read.
+// NewNode opens nothing. A source that cannot be read is retried at every Read, but for a file of /proc
+// that does not exist.
 func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	n := &Node{log: log, cgroups: cfg.Cgroups, disks: cfg.Disks, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
 	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
@@ -238,13 +240,20 @@ func (g *group) close() {
 
 // procFile is a file of /proc that is opened at its first read.
 type procFile struct {
-	path string
-	file cgroup.File
+	path   string
+	file   cgroup.File
+	absent error // the kernel has no such file, and is not asked again
 }
 
 func (f *procFile) read(buf []byte) ([]byte, error) {
+	if f.absent != nil {
+		return nil, f.absent
+	}
 	if f.file == (cgroup.File{}) {
 		opened, err := cgroup.OpenFile(f.path)
+		if errors.Is(err, fs.ErrNotExist) {
+			f.absent = err
+		}
 		if err != nil {
 			return nil, err
 		}

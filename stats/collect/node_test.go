@@ -127,7 +127,12 @@ func TestAKernelWithoutPressureIsNotALoss(t *testing.T) {
 	if got.MemoryStall.Known || logged.Len() > 0 {
 		t.Errorf("got %v, logged %s", got.MemoryStall, logged)
 	}
+	if allocs := testing.AllocsPerRun(100, func() { n.Read(&got, Ask{}) }); allocs != 0 && !raceDetector {
+		t.Errorf("what the kernel does not have is asked for again: %v allocations", allocs)
+	}
+
 	put(t, host+"/proc/pressure/memory", "some avg10=0.00 avg60=0.00 avg300=0.00 total=7\n")
+	n, logged = newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	n.Read(&got, Ask{Disks: true})
 	if got.MemoryStall.Some != 7*time.Microsecond || logged.Len() > 0 {
 		t.Errorf("the machine's own pressure: got %v, logged %s", got.MemoryStall, logged)

@@ -128,7 +128,7 @@ func run(ctx context.Context, chosen []part, flags []string) error {
 	if err != nil {
 		return err
 	}
-	skipped, begun := map[string]int{}, time.Now()
+	skipped, passed, begun := map[string]int{}, map[string]bool{}, time.Now()
 	var results []result
 	building, stop := context.WithCancel(ctx)
 	foreign := buildForeign(building, chosen)
@@ -150,11 +150,12 @@ func run(ctx context.Context, chosen []part, flags []string) error {
 			result.built += built.took
 		}
 		results = append(results, result)
-		if err := addSkips(events, skipped); err != nil {
+		if err := addSkips(events, skipped, passed); err != nil {
 			return err
 		}
 	}
 	writeSkips(os.Stdout, skipped)
+	writeMachines(os.Stdout, passed, hierarchy())
 	if len(chosen) > 1 {
 		table(os.Stdout, results, time.Since(begun))
 	}
@@ -287,8 +288,8 @@ func (p part) patterns(ctx context.Context) ([]string, error) {
 	return slices.DeleteFunc(strings.Fields(string(all)), func(name string) bool { return slices.Contains(elsewhere, name) }), nil
 }
 
-// addSkips counts the skipped tests of a part. A part that did not run has no events.
-func addSkips(events string, skipped map[string]int) error {
+// addSkips counts the skipped tests of a part and notes those that passed. A part that did not run has no events.
+func addSkips(events string, skipped map[string]int, passed map[string]bool) error {
 	file, err := os.Open(events)
 	if errors.Is(err, os.ErrNotExist) {
 		return nil
@@ -297,7 +298,7 @@ func addSkips(events string, skipped map[string]int) error {
 		return err
 	}
 	defer file.Close()
-	return countSkips(file, skipped)
+	return countSkips(file, skipped, passed)
 }
 
 // table writes the times of the parts, and which failed. The foreign programs of a part are built while others are

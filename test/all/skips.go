@@ -19,9 +19,9 @@ type event struct {
 	Action, Package, Test, Output string
 }
 
-// countSkips adds the skipped tests of a run of `go test -json` to count, by reason.
-// Lines that are not JSON are ignored.
-func countSkips(in io.Reader, count map[string]int) error {
+// countSkips adds the skipped tests of a run of `go test -json` to count, by reason, and the names of those
+// that passed to passed. Lines that are not JSON are ignored.
+func countSkips(in io.Reader, count map[string]int, passed map[string]bool) error {
 	outputs := map[[2]string]*strings.Builder{} // of a test, by package and name
 	for lines := bufio.NewReader(in); ; {
 		line, err := lines.ReadBytes('\n')
@@ -45,6 +45,7 @@ func countSkips(in io.Reader, count map[string]int) error {
 				count[reason(text)]++
 				delete(outputs, test)
 			case "pass", "fail":
+				passed[e.Test] = e.Action == "pass"
 				delete(outputs, test)
 			}
 		}

@@ -26,7 +26,7 @@ skipped, by reason:
 `
 	for run, want := range map[string]string{run: want, "": ""} {
 		count := map[string]int{}
-		require.NoError(t, countSkips(strings.NewReader(run), count))
+		require.NoError(t, countSkips(strings.NewReader(run), count, map[string]bool{}))
 		var out strings.Builder
 		writeSkips(&out, count)
 		if out.String() != want {

@@ -17,32 +17,35 @@ type orders struct {
 	Args    []string
 	Dir     string
 	Env     []string
+	Systemd bool
+	Init    string // the program that calls Main
 	Modules string // directory of the kernel's modules
 }
 
-// dirVariable names the directory of the machine to init. The kernel passes what it does not
-// know of its command line to init's environment.
+// dirVariable names the directory of the machine to init, and to the service that runs the command.
+// The kernel passes what it does not know of its command line to init's environment.
 const dirVariable = "evictd_uml"
 
-// Main becomes the init process of a user-mode kernel if this process is one, and then does not
-// return.
+// Main becomes the init process of a user-mode kernel if this process is one, or the service that
+// runs the command where systemd is init. It then does not return: the power of the machine goes
+// as the command ends, and what was not synchronized is lost.
 func Main() {
 	dir := os.Getenv(dirVariable)
-	if os.Getpid() != 1 || dir == "" {
+	if dir == "" {
 		return
 	}
-	status, err := runOrders(dir)
+	status, err := runOrders(dir, os.Getpid() == 1)
+	if err == nil {
+		err = os.WriteFile("/dev/ttyS1", fmt.Appendf(nil, "exit %d\n", status), 0)
+	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "init:", err) // to the console
-	} else if err := os.WriteFile("/dev/ttyS1", fmt.Appendf(nil, "exit %d\n", status), 0); err != nil {
-		fmt.Fprintln(os.Stderr, "init:", err)
 	}
-	unix.Sync()
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_POWER_OFF)
 	select {}
 }
 
-func runOrders(dir string) (status int, err error) {
+func runOrders(dir string, init bool) (status int, err error) {
 	text, err := os.ReadFile(filepath.Join(dir, "orders"))
 	if err != nil {
 		return 0, err
@@ -51,15 +54,61 @@ func runOrders(dir string) (status int, err error) {
 	if err := json.Unmarshal(text, &o); err != nil {
 		return 0, err
 	}
+	if !init {
+		return run(o)
+	}
 	if o.Modules != "" {
 		if err := loadModule(filepath.Join(o.Modules, "kernel/fs/overlayfs/overlay.ko")); err != nil {
 			return 0, err
 		}
 	}
-	if err := errors.Join(enterRoot(), mountKernelFiles(), bringUpLoopback()); err != nil {
+	if err := enterRoot(); err != nil {
+		return 0, err
+	}
+	if o.Systemd {
+		return 0, becomeSystemd(dir, o.Init)
+	}
+	if err := errors.Join(mountKernelFiles(), bringUpLoopback()); err != nil {
 		return 0, err
 	}
 	return run(o)
+}
+
+// unit is the service that runs the command under systemd.
+const unit = `[Unit]
+After=basic.target
+Requires=basic.target
+Wants=dbus.socket
+[Service]
+Environment=%s=%s
+ExecStart=%s
+StandardError=journal+console
+OOMPolicy=continue
+OOMScoreAdjust=-900
+`
+
+// becomeSystemd replaces this process by systemd, which starts nothing that the host has enabled
+// but what its own basic.target takes.
+func becomeSystemd(dir, init string) error {
+	const units = "/etc/systemd/system"
+	if err := errors.Join(os.RemoveAll(units), os.RemoveAll("/.dockerenv")); err != nil {
+		return err
+	}
+	for file, text := range map[string]string{
+		units + "/command.service": fmt.Sprintf(unit, dirVariable, dir, init),
+		"/etc/fstab":               "",
+		"/etc/tmpfiles.d/tmp.conf": "", // which has /tmp emptied at the boot
+		"/etc/machine-id":          "",
+		"/etc/hostname":            hostname + "\n",
+		"/etc/hosts":               "127.0.0.1 localhost " + hostname + "\n",
+	} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(file), 0o755), os.WriteFile(file, []byte(text), 0o644)); err != nil {
+			return err
+		}
+	}
+	const systemd = "/lib/systemd/systemd"
+	return fmt.Errorf("start %s (Debian's package systemd has it): %w", systemd,
+		unix.Exec(systemd, []string{systemd, "--unit=command.service", "--show-status=no"}, []string{"PATH=/usr/sbin:/usr/bin:/sbin:/bin"}))
 }
 
 func loadModule(file string) error {
@@ -100,7 +149,7 @@ func enterRoot() error {
 		return err
 	}
 	for _, name := range []string{"upper", "work", "root", "tmp"} {
-		if err := os.Mkdir(filepath.Join(disk, name), 0o755); err != nil {
+		if err := os.MkdirAll(filepath.Join(disk, name), 0o755); err != nil {
 			return err
 		}
 	}

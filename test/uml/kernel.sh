@@ -1,10 +1,11 @@
 #!/bin/sh
-# Builds the user-mode kernel of tests: kernel.sh DIR. DIR/linux is then Linux 6.12 of Debian's
-# sources with cgroup v2, PSI, swap, zram and the file systems that tests mount, all built in.
+# Builds the user-mode kernel of tests: kernel.sh DIR. DIR/linux is then the newest Linux that Debian
+# has the sources of for its stable release, with cgroup v2 and v1, PSI, swap, zram and the file
+# systems that tests mount, all built in. It has more than one processor since Linux 6.19.
 # Exit code 77: it cannot be built here, and the last line of standard error says why.
 set -eu
 dir=$1
-source=linux-source-6.12
+suite=trixie-backports
 
 cannot() {
 	echo "$1" >&2
@@ -17,17 +18,39 @@ done
 mkdir -p "$dir"
 free=$(df --output=avail -B 1M "$dir" | tail -n 1)
 [ "$free" -ge 4000 ] || cannot "it takes 4 GB of the disk, ${free} MB are free"
+mirror=$(apt-get indextargets --format '$(ORIGIN) $(REPO_URI)' 'Created-By: Packages' | awk '$1 == "Debian" {print $2; exit}')
+[ -n "$mirror" ] || cannot "apt knows no mirror of Debian"
 work=$(mktemp -d "$dir/build.XXXXXX")
 trap 'rm -rf "$work"' EXIT
 chmod 755 "$work"
 cd "$work"
-apt-get download "$source" >&2 || { apt-get update >&2 && apt-get download "$source" >&2; } || cannot "Debian's package $source cannot be downloaded"
+
+# The lists of apt are its own, so that the host's sources stay as they are.
+mkdir lists cache
+echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror $suite main" >sources
+export APT_CONFIG="$work/apt.conf"
+cat >apt.conf <<-APT
+	Dir::Etc::SourceList "$work/sources";
+	Dir::Etc::SourceParts "/dev/null";
+	Dir::State::Lists "$work/lists";
+	Dir::Cache "$work/cache";
+	APT::Sandbox::User "root";
+APT
+apt-get -qq update >&2 || cannot "the lists of $mirror $suite cannot be had"
+source=$(apt-cache pkgnames linux-source- | sort -V | tail -n 1)
+[ -n "$source" ] || cannot "$mirror $suite has no linux-source"
+apt-get -qq download "$source" >&2 || cannot "Debian's package $source cannot be downloaded"
 dpkg -x ./*.deb . && tar -xf usr/src/$source.tar.xz
 rm -rf usr ./*.deb
 
 # What the default configuration for user-mode Linux has not, and what takes long to compile.
 cat >fragment <<-'CONFIG'
+	CONFIG_SMP=y
+	CONFIG_NR_CPUS=8
 	CONFIG_MEMCG=y
+	CONFIG_MEMCG_V1=y
+	CONFIG_CPUSETS=y
+	CONFIG_CPUSETS_V1=y
 	CONFIG_CGROUP_PIDS=y
 	CONFIG_CFS_BANDWIDTH=y
 	CONFIG_BLK_DEV_THROTTLING=y
@@ -66,6 +89,10 @@ cat >fragment <<-'CONFIG'
 	CONFIG_FANOTIFY=y
 	CONFIG_AUTOFS_FS=y
 	CONFIG_MAGIC_SYSRQ=y
+	CONFIG_KEYS=y
+	CONFIG_SECURITY=y
+	CONFIG_SECURITY_NETWORK=y
+	CONFIG_DEBUG_INFO_NONE=y
 	# CONFIG_MODULES is not set
 	# CONFIG_DEBUG_KERNEL is not set
 CONFIG

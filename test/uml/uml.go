@@ -32,6 +32,9 @@ type Command struct {
 	Dir    string    // working directory; empty for /
 	Env    []string  // NAME=VALUE, beside those of this process
 	Output io.Writer // receives standard output and standard error
+
+	// Systemd has systemd as init process, and the command as its service.
+	Systemd bool
 }
 
 // Kernel is a user-mode kernel.
@@ -43,9 +46,13 @@ type Kernel struct {
 // Machine is how a kernel is run.
 type Machine struct {
 	Kernel
-	Memory int           // MiB; 0 is 1024
-	Limit  time.Duration // the kernel is killed after this time; 0 is half an hour
+	Processors int           // 0 is 1; more need Linux 6.19 or later
+	Memory     int           // MiB; 0 is 1024
+	Limit      time.Duration // the kernel is killed after this time; 0 is half an hour
 }
+
+// hostname is the machine's.
+const hostname = "machine"
 
 // diskSize is the size of the disk in bytes. Its file is sparse.
 const diskSize = 8 << 30
@@ -83,8 +90,20 @@ func (m Machine) Run(ctx context.Context, c Command) (status int, err error) {
 
 // prepare makes the disk and the file from which init learns what to do.
 func (m Machine) prepare(ctx context.Context, dir string, c Command) error {
+	self, err := os.Executable()
+	if err != nil {
+		return err
+	}
+	o := orders{Args: c.Args, Dir: c.Dir, Env: append(os.Environ(), c.Env...), Systemd: c.Systemd, Init: self, Modules: m.Modules}
+	text, err := json.Marshal(o)
+	if err == nil {
+		err = os.WriteFile(filepath.Join(dir, "orders"), text, 0o600)
+	}
+	if err != nil {
+		return err
+	}
 	disk := filepath.Join(dir, "disk")
-	err := os.WriteFile(disk, nil, 0o600)
+	err = os.WriteFile(disk, nil, 0o600)
 	if err == nil {
 		err = os.Truncate(disk, diskSize)
 	}
@@ -96,11 +115,7 @@ func (m Machine) prepare(ctx context.Context, dir string, c Command) error {
 	if out, err := mke2fs.CombinedOutput(); err != nil {
 		return fmt.Errorf("make the disk of the kernel: %w: %s", err, out)
 	}
-	text, err := json.Marshal(orders{Args: c.Args, Dir: c.Dir, Env: append(os.Environ(), c.Env...), Modules: m.Modules})
-	if err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(dir, "orders"), text, 0o600)
+	return nil
 }
 
 // boot runs the kernel to its end. Its serial lines are pipes: ttyS0 has the command's output,
@@ -111,10 +126,11 @@ func (m Machine) boot(ctx context.Context, dir string, console, output, answer i
 		return err
 	}
 	kernel := exec.Command(m.Program,
-		"mem="+strconv.Itoa(cmp.Or(m.Memory, 1024))+"M", "rootfstype=hostfs", "rootflags=/", "ro", "init="+self, "evictd_uml="+dir,
+		"mem="+strconv.Itoa(cmp.Or(m.Memory, 1024))+"M", "ncpus="+strconv.Itoa(cmp.Or(m.Processors, 1)), "seccomp=auto",
+		"rootfstype=hostfs", "rootflags=/", "ro", "init="+self, dirVariable+"="+dir,
 		"ubd0="+filepath.Join(dir, "disk"), "uml_dir="+dir, "umid=kernel",
 		"con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:3", "ssl1=null,fd:4",
-		"quiet", "panic=-1", "psi=1", "hostname=uml")
+		"quiet", "panic=-1", "psi=1", "hostname="+hostname)
 	kernel.Env = append(os.Environ(), "TMPDIR="+cmp.Or(memoryDir(), dir))
 	kernel.Stdout, kernel.Stderr = console, console
 	if os.Geteuid() == 0 { // its helpers end with it, however it ends

