@@ -34,8 +34,13 @@ var (
 // parts are all tests in the order in which `make test-all` runs them.
 var parts = []part{
 	{
-		name: small, tests: "the programs and their packages, real cgroups and processes, those of v2 in a user-mode kernel",
-		needs: []need{{"mkfs.btrfs", "btrfs-progs"}, {"linux.uml", "user-mode-linux"}, ext4},
+		name: small, tests: "the programs and their packages, real cgroups and processes",
+		needs: []need{{"mkfs.btrfs", "btrfs-progs"}},
+	},
+	{
+		name: "v2", tests: "packages that read and stop cgroups, on cgroup v2 in a user-mode kernel",
+		packages: []string{"./test/v2"},
+		needs:    []need{{"linux.uml", "user-mode-linux"}, ext4},
 	},
 	{
 		name: "playground", tests: "make run and its variants, black-box",

@@ -32,11 +32,11 @@ var suites = []guest.Suite{
 }
 
 // limit is how long a kernel may run.
-const limit = 15 * time.Minute
+const limit = 8 * time.Minute
 
-// TestOnCgroupV2 runs each suite in the kernel that `make uml` has built, else in Debian's.
+// TestOnCgroupV2 runs each suite in the kernel of Debian's package user-mode-linux.
 func TestOnCgroupV2(t *testing.T) {
-	kernel, err := uml.Find()
+	kernel, err := uml.Debian()
 	if _, is := errors.AsType[uml.Unavailable](err); is {
 		t.Skip("skipped:", err)
 	}
