@@ -31,7 +31,7 @@ var suites = []guest.Suite{
 }
 
 // limit is how long a kernel may run.
-const limit = 8 * time.Minute
+const limit = 15 * time.Minute
 
 // TestOnCgroupV2 runs each suite in the kernel of Debian's package user-mode-linux.
 func TestOnCgroupV2(t *testing.T) {
