@@ -38,6 +38,7 @@ type Node struct {
 	pods     group
 	tasks    tasks
 	pressure [numPressures]procFile
+	absent   [numPressures]error // the kernel has no such pressure file
 	meminfo  procFile
 	sources  []source
 	spare    [2]int64 // of the running Read
@@ -53,8 +54,8 @@ type source struct {
 	lost     bool
 }
 
-// NewNode opens nothing. A source that cannot be read is retried at every Read, but for a file of /proc
-// that does not exist.
+// NewNode opens nothing. A source that cannot be read is retried at every Read, but for the machine's
+// pressure, which a kernel has from its boot or never.
 func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	n := &Node{log: log, cgroups: cfg.Cgroups, disks: cfg.Disks, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
 	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
@@ -195,8 +196,14 @@ func (n *Node) readPressure(r cgroup.Resource, s *stats.Node) error {
 			return nil
 		}
 	}
+	if n.absent[r] != nil {
+		return n.absent[r]
+	}
 	var buf [256]byte
 	b, err := n.pressure[r].read(buf[:])
+	if errors.Is(err, fs.ErrNotExist) {
+		n.absent[r] = err
+	}
 	if err != nil {
 		return err
 	}
@@ -240,20 +247,13 @@ func (g *group) close() {
 
 // procFile is a file of /proc that is opened at its first read.
 type procFile struct {
-	path   string
-	file   cgroup.File
-	absent error // the kernel has no such file, and is not asked again
+	path string
+	file cgroup.File
 }
 
 func (f *procFile) read(buf []byte) ([]byte, error) {
-	if f.absent != nil {
-		return nil, f.absent
-	}
 	if f.file == (cgroup.File{}) {
 		opened, err := cgroup.OpenFile(f.path)
-		if errors.Is(err, fs.ErrNotExist) {
-			f.absent = err
-		}
 		if err != nil {
 			return nil, err
 		}

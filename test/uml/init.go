@@ -149,7 +149,7 @@ func enterRoot() error {
 		return err
 	}
 	for _, name := range []string{"upper", "work", "root", "tmp"} {
-		if err := os.MkdirAll(filepath.Join(disk, name), 0o755); err != nil {
+		if err := os.Mkdir(filepath.Join(disk, name), 0o755); err != nil {
 			return err
 		}
 	}

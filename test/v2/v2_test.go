@@ -33,7 +33,7 @@ var suites = []guest.Suite{
 // limit is how long a kernel may run.
 const limit = 15 * time.Minute
 
-// TestOnCgroupV2 runs each suite in the kernel of Debian's package user-mode-linux.
+// TestOnCgroupV2 runs each suite in the kernel of Debian's package user-mode-linux, and has each of their tests for a test of t.
 func TestOnCgroupV2(t *testing.T) {
 	kernel, err := uml.Debian()
 	if _, is := errors.AsType[uml.Unavailable](err); is {
@@ -43,11 +43,6 @@ func TestOnCgroupV2(t *testing.T) {
 		t.Fatal(err)
 	}
 	programs := filepath.Dir(harness.Program(t, "evictd"))
-	run(t, uml.Machine{Kernel: kernel, Memory: 1536, Limit: limit}, suites, sandbox.ProgramsVariable+"="+programs)
-}
-
-// run has each test of the suites that runs in the machine for a test of t.
-func run(t *testing.T, m uml.Machine, suites []guest.Suite, env ...string) {
 	dir := harness.Dir(t)
 	root, err := filepath.Abs("../..")
 	if err != nil {
@@ -62,7 +57,9 @@ func run(t *testing.T, m uml.Machine, suites []guest.Suite, env ...string) {
 	read, write := io.Pipe()
 	ended := make(chan error, 1)
 	go func() {
-		status, err := m.Run(t.Context(), uml.Command{Args: []string{"/bin/sh", "-c", script.String()}, Env: env, Output: write})
+		status, err := uml.Machine{Kernel: kernel, Memory: 1536, Limit: limit}.Run(t.Context(), uml.Command{
+			Args: []string{"/bin/sh", "-c", script.String()}, Env: []string{sandbox.ProgramsVariable + "=" + programs}, Output: write,
+		})
 		write.Close()
 		if err == nil && status != 0 {
 			err = errors.New("the shell of the suites failed")
