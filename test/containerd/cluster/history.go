@@ -32,6 +32,8 @@ type Sighting struct {
 type History struct {
 	// Restarted: the API server was killed meanwhile, and started again.
 	Restarted bool
+	// Late: evictd stopped before its report, so that the kubelet may be starting the container again.
+	Late bool
 
 	c         *Cluster
 	namespace string

@@ -64,9 +64,20 @@ func earlyEnd(h *History, _ types.UID, _ time.Time) (broken []string) {
 	return broken
 }
 
-func twoOfAName(h *History, _ types.UID, _ time.Time) (broken []string) {
+// lateStart is how long after a late report the kubelet may start a container that it was already
+// creating, and evictd may take to kill it.
+const lateStart = 2 * time.Second
+
+func twoOfAName(h *History, victim types.UID, _ time.Time) (broken []string) {
+	var excused time.Time
+	for _, s := range h.Of(victim) {
+		if h.Late && IsTerminal(s) && !s.Runs {
+			excused = s.At.Add(lateStart)
+			break
+		}
+	}
 	for _, s := range h.Sightings() {
-		if s.Others && !s.Deleted {
+		if s.Others && !s.Deleted && s.At.After(excused) {
 			broken = append(broken, fmt.Sprintf("pod %s exists beside processes of an earlier one", name(s.Pod)))
 		}
 	}

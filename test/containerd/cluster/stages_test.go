@@ -59,6 +59,7 @@ func (s *stage) signalled() {
 
 // endedWithoutReport is where the victim has ended, and the API server does not answer.
 func (s *stage) endedWithoutReport() {
+	s.h.Late = true
 	s.c.Pause(func() {
 		s.press()
 		s.e.Evictd.AwaitEviction(s.victim.Pod, harness.Gone)
