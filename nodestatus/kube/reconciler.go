@@ -28,8 +28,30 @@ const (
 	longestForbidden = 30 * time.Second
 )
 
+// failure is a kind of failed attempt, by what the API server has answered.
+type failure uint8
+
+const (
+	unanswered failure = iota
+	forbidden          // 403
+	refused            // any other error of the API server
+	failureKinds
+)
+
+// failureOf is the kind of an error of client-go.
+func failureOf(err error) failure {
+	if apierrors.IsForbidden(err) {
+		return forbidden
+	}
+	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
+		return refused
+	}
+	return unanswered
+}
+
 // reconciler calls a function when it is triggered and at the latest after its period,
-// zero meaning never. It repeats a failed call with a growing interval.
+// zero meaning never. It repeats a failed call with an interval that grows with the failures
+// of the same kind since the last success.
 type reconciler struct {
 	name      string
 	every     time.Duration
@@ -59,25 +81,27 @@ func (c *reconciler) trigger() {
 
 // run reconciles until ctx ends. It logs the first of several failures in a row.
 func (c *reconciler) run(ctx context.Context, log *slog.Logger) {
-	var failures uint
+	var failures [failureKinds]uint
 	for {
-		if !c.wait(ctx, failures > 0) {
+		failed := failures != [failureKinds]uint{}
+		if !c.wait(ctx, failed) {
 			return
 		}
 		attempt, cancel := context.WithTimeout(ctx, c.timeout)
 		err := c.reconcile(attempt)
 		cancel()
 		if err == nil || ctx.Err() != nil {
-			failures = 0
+			clear(failures[:])
 			continue
 		}
-		if failures == 0 {
+		if !failed {
 			log.Warn("could not write to the API server", "what", c.name, "error", err)
 		}
-		if sleep(ctx, c.retryAfter(err, failures)) != nil {
+		kind := failureOf(err)
+		if sleep(ctx, c.retryAfter(err, kind, failures[kind])) != nil {
 			return
 		}
-		failures++
+		failures[kind]++
 	}
 }
 
@@ -101,18 +125,14 @@ func (c *reconciler) wait(ctx context.Context, failed bool) bool {
 	return true
 }
 
-func (c *reconciler) retryAfter(err error, failures uint) time.Duration {
+// retryAfter is the interval after a failure that followed failures of the same kind.
+func (c *reconciler) retryAfter(err error, kind failure, failures uint) time.Duration {
 	if seconds, asked := apierrors.SuggestsClientDelay(err); asked && seconds > 0 {
 		return time.Duration(seconds) * time.Second
 	}
-	if apierrors.IsForbidden(err) {
-		return min(firstForbidden<<min(failures, 10), c.longestForbidden)
-	}
-	longest := c.longestUnanswered
-	if answer := apierrors.APIStatus(nil); errors.As(err, &answer) {
-		longest = lastRetry
-	}
-	return min(firstRetry<<min(failures, 10), longest)
+	first := [failureKinds]time.Duration{unanswered: firstRetry, forbidden: firstForbidden, refused: firstRetry}
+	longest := [failureKinds]time.Duration{unanswered: c.longestUnanswered, forbidden: c.longestForbidden, refused: lastRetry}
+	return min(first[kind]<<min(failures, 10), longest[kind])
 }
 
 // sleep waits for d, or returns the error of ctx where that ends before.

@@ -21,7 +21,7 @@ import (
 )
 
 func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
-	down := errors.New("down")
+	down, forbidden := errors.New("down"), apierrors.NewForbidden(v1.Resource("nodes"), "n", errors.New("no rights"))
 	for _, c := range []struct {
 		name string
 		errs []error
@@ -31,8 +31,16 @@ func TestChoreThatFailsIsTriedLessAndLessOften(t *testing.T) {
 		{"after twice as long each time", []error{down, down, down, nil}, []time.Duration{0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond}},
 		{"when the server asks for it", []error{apierrors.NewTooManyRequests("busy", 7), nil}, []time.Duration{0, 7 * time.Second}},
 		{
-			"soon and then rarely when it is forbidden", slices.Repeat([]error{apierrors.NewForbidden(v1.Resource("nodes"), "n", down)}, 8),
+			"soon and then rarely when it is forbidden", slices.Repeat([]error{forbidden}, 8),
 			[]time.Duration{0, 1 * time.Second, 3 * time.Second, 7 * time.Second, 15 * time.Second, 31 * time.Second, 61 * time.Second, 91 * time.Second},
+		},
+		{
+			"soon when it is forbidden after an outage",
+			slices.Concat(slices.Repeat([]error{down}, 8), []error{forbidden, forbidden, down, nil}),
+			[]time.Duration{
+				0, 100 * time.Millisecond, 300 * time.Millisecond, 700 * time.Millisecond, 1500 * time.Millisecond, 3100 * time.Millisecond, 6300 * time.Millisecond, 11300 * time.Millisecond,
+				16300 * time.Millisecond, 17300 * time.Millisecond, 19300 * time.Millisecond, 24300 * time.Millisecond,
+			},
 		},
 	} {
 		t.Run(c.name, func(t *testing.T) { mustBeTried(t, c.errs, c.want, func(*reconciler) {}) })
