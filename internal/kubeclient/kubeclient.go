@@ -11,6 +11,7 @@ import (
 	"net/url"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
@@ -21,17 +22,19 @@ import (
 // the file, the URL or unix:PATH of the embedded API, the URL with the file's
 // credentials, or where both are empty that of the cluster around this pod.
 // The client does not limit its own rate: the server does. A token in a file is read again
-// once a minute, and at the next request after one that was refused with 401. Errors name the flag
-// and what was expected.
+// once a minute, and at the next request after one that was refused with 401. A connection on which
+// nothing arrives any more is closed within seconds. Errors name the flag and what was expected.
 func Config(kubeconfig, server string) (*rest.Config, error) {
 	cfg, err := config(kubeconfig, server)
 	if err != nil {
 		return nil, err
 	}
 	cfg.QPS = -1
+	noticeSilence()
 	if !rest.IsConfigTransportTLS(*cfg) {
 		cfg.Transport = inTheClear(cfg)
 	}
+	cfg.Wrap(func(next http.RoundTripper) http.RoundTripper { return leavesSilent{next} }) // the innermost
 	if file := cfg.BearerTokenFile; file != "" {
 		// client-go's own reads the file once a minute, after a 401 as well.
 		cfg.BearerToken, cfg.BearerTokenFile = "", ""
@@ -89,6 +92,7 @@ const idleConnections = 128
 func inTheClear(cfg *rest.Config) *http.Transport {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	t.MaxIdleConns, t.MaxIdleConnsPerHost, t.DisableCompression = 0, idleConnections, cfg.DisableCompression
+	t.DialContext = (&net.Dialer{Timeout: 30 * time.Second, KeepAliveConfig: keepAlive}).DialContext
 	if cfg.Dial != nil {
 		t.DialContext = cfg.Dial
 	}

@@ -11,6 +11,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
@@ -18,6 +19,8 @@ import (
 
 	"github.com/evictd/evictd/internal/kubeclient"
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/wait"
+	"github.com/evictd/evictd/test/harness"
 )
 
 const file = `{apiVersion: v1, kind: Config, current-context: c,
@@ -112,6 +115,81 @@ func TestServerThatCannotBeMeantIsRefused(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			if _, err := kubeclient.Config(c.kubeconfig, c.server); err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("got %v, want an error with %q", err, c.want)
+			}
+		})
+	}
+}
+
+// TestASilentConnectionIsLeft has a gate swallow what is sent over the connections that are open, as a firewall does
+// that has forgotten them. New connections pass.
+func TestASilentConnectionIsLeft(t *testing.T) {
+	for _, c := range []struct {
+		name  string
+		start func(*httptest.Server)
+	}{
+		{"HTTP/1, where each request has a connection", (*httptest.Server).Start},
+		{"HTTP/2, where all requests have one", func(s *httptest.Server) { s.EnableHTTP2 = true; s.StartTLS() }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			const requests = 100
+			var together sync.WaitGroup // requests that were not received yet
+			together.Add(requests)
+			server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				switch r.URL.Path {
+				case "/watch":
+					w.(http.Flusher).Flush()
+					<-r.Context().Done()
+				case "/together":
+					together.Done()
+					together.Wait()
+				}
+			}))
+			c.start(server)
+			gate := harness.NewGate(t, "tcp", "127.0.0.1:0", server.Listener.Addr().String())
+			t.Cleanup(func() {
+				server.CloseClientConnections()
+				server.Close()
+			})
+			kubeconfig := filepath.Join(t.TempDir(), "config")
+			require.NoError(t, os.WriteFile(kubeconfig, []byte(strings.NewReplacer("server:", "insecure-skip-tls-verify: true, server:").Replace(file)), 0o600))
+			cfg, err := kubeclient.Config(kubeconfig, strings.Replace(server.URL, server.Listener.Addr().String(), gate.Address, 1))
+			require.NoError(t, err)
+			client, err := rest.HTTPClientFor(cfg)
+			require.NoError(t, err)
+			get := func(path string, patience time.Duration) (*http.Response, error) {
+				ctx, cancel := context.WithTimeout(t.Context(), patience)
+				t.Cleanup(cancel)
+				request, err := http.NewRequestWithContext(ctx, http.MethodGet, cfg.Host+path, nil)
+				require.NoError(t, err)
+				return client.Do(request)
+			}
+			watch, err := get("/watch", wait.Limit) // holds the connection
+			require.NoError(t, err)
+			defer watch.Body.Close()
+			var sent sync.WaitGroup
+			for range requests {
+				sent.Go(func() {
+					answer, err := get("/together", wait.Limit)
+					if err != nil {
+						t.Error(err)
+						return
+					}
+					answer.Body.Close()
+				})
+			}
+			sent.Wait()
+			gate.Silence()
+			const attempt = time.Second
+			for begun := time.Now(); ; {
+				answer, err := get("/", attempt)
+				if err == nil {
+					answer.Body.Close()
+					break
+				}
+				if silent := time.Since(begun); silent > 30*time.Second { // client-go's own times: 45 s
+					t.Fatalf("no request was answered for %v: %v", silent, err)
+				}
 			}
 		})
 	}

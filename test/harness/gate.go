@@ -18,6 +18,7 @@ type Gate struct {
 	mu            sync.Mutex
 	open          bool
 	passing       map[net.Conn]bool
+	silenced      map[net.Conn]bool // they stay open
 	listener      net.Listener
 	serving, busy sync.WaitGroup
 }
@@ -30,7 +31,7 @@ func NewGate(t testing.TB, network, at, to string) *Gate {
 	if network == "unix" {
 		require.NoError(t, os.Chmod(at, 0o666))
 	}
-	g := &Gate{Address: listener.Addr().String(), network: network, to: to, open: true, passing: map[net.Conn]bool{}, listener: listener}
+	g := &Gate{Address: listener.Addr().String(), network: network, to: to, open: true, passing: map[net.Conn]bool{}, silenced: map[net.Conn]bool{}, listener: listener}
 	g.serving.Go(g.serve)
 	t.Cleanup(func() {
 		g.Set(false)
@@ -76,13 +77,46 @@ func (g *Gate) pass(from net.Conn) {
 	defer g.leave(from, to)
 	var back sync.WaitGroup
 	back.Go(func() {
-		_, _ = io.Copy(from, to)
+		_, _ = io.Copy(from, g.unlessSilenced(from, to))
 		from.Close()
 	})
-	_, _ = io.Copy(to, from)
+	_, _ = io.Copy(to, g.unlessSilenced(from, from))
 	to.Close()
 	back.Wait()
 }
+
+// Silence drops from now on what the connections send that pass now, in both directions, and leaves
+// them open. New connections pass.
+func (g *Gate) Silence() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for conn := range g.passing {
+		g.silenced[conn] = true
+	}
+}
+
+// unlessSilenced reads a direction of a connection until the connection is silenced, and then drops what
+// it reads.
+func (g *Gate) unlessSilenced(conn net.Conn, direction io.Reader) io.Reader {
+	return readerFunc(func(p []byte) (int, error) {
+		for {
+			n, err := direction.Read(p)
+			g.mu.Lock()
+			silent := g.silenced[conn]
+			g.mu.Unlock()
+			if !silent {
+				return n, err
+			}
+			if err != nil {
+				return 0, err
+			}
+		}
+	})
+}
+
+type readerFunc func([]byte) (int, error)
+
+func (f readerFunc) Read(p []byte) (int, error) { return f(p) }
 
 func (g *Gate) enter(conns ...net.Conn) bool {
 	g.mu.Lock()
@@ -98,5 +132,6 @@ func (g *Gate) leave(conns ...net.Conn) {
 	defer g.mu.Unlock()
 	for _, c := range conns {
 		delete(g.passing, c)
+		delete(g.silenced, c)
 	}
 }
