@@ -5,6 +5,8 @@ import (
 	"iter"
 
 	"k8s.io/apimachinery/pkg/api/resource"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Limit is a local-storage limit of a pod's own, and what counts against it, in
@@ -65,9 +67,9 @@ func exceededLimit(c Candidate, l Layout) (Signal, string, bool) {
 func (l *Limit) message() string {
 	switch l.Signal {
 	case EmptyDirLimit:
-		return fmt.Sprintf(emptyDirMessage, l.Of, written(l.Limit))
+		return fmt.Sprintf(podspec.EmptyDirMessage, l.Of, written(l.Limit))
 	case PodEphemeralStorageLimit:
-		return fmt.Sprintf(podLimitMessage, written(l.Limit))
+		return fmt.Sprintf(podspec.PodLimitMessage, written(l.Limit))
 	}
-	return fmt.Sprintf(containerLimitMessage, l.Of, written(l.Limit))
+	return fmt.Sprintf(podspec.ContainerLimitMessage, l.Of, written(l.Limit))
 }

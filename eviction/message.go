@@ -8,6 +8,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/stats"
 )
 
@@ -27,37 +28,19 @@ const (
 	starvedResource          = "starved_resource"
 )
 
-// The sentences end in a space each: the kubelet's messages do.
+// The sentences end in a space each: the kubelet's messages do. podspec has those that begin a message.
 const (
-	nodeLowMessage        = "The node was low on resource: %v. "
-	thresholdMetMessage   = "Threshold quantity: %v, available: %v. "
-	podMessage            = "Pod %s was using %s, request is %s, has larger consumption of %v. "
-	stallMessage          = "Its tasks waited for memory in %s of the time, threshold %s. "
-	podStallMessage       = "Pod %s was reading back %s of memory a second, and using %s, request is %s. "
-	podSwapMessage        = "Pod %s was using %s of memory and %s of swap, request is %s. "
-	containerMessage      = "Container %s was using %s, request is %s, has larger consumption of %v. "
-	containerLimitMessage = "Container %s exceeded its local ephemeral storage limit %q. "
-	podLimitMessage       = "Pod ephemeral local storage usage exceeds the total limit of containers %s. "
-	emptyDirMessage       = "Usage of EmptyDir volume %q exceeds the limit %q. "
+	thresholdMetMessage = "Threshold quantity: %v, available: %v. "
+	podMessage          = "Pod %s was using %s, request is %s, has larger consumption of %v. "
+	stallMessage        = "Its tasks waited for memory in %s of the time, threshold %s. "
+	podStallMessage     = "Pod %s was reading back %s of memory a second, and using %s, request is %s. "
+	estimatedMessage    = "Its class and requests are estimated from the container runtime, as no source of pods has the pod. "
+	podSwapMessage      = "Pod %s was using %s of memory and %s of swap, request is %s. "
+	containerMessage    = "Container %s was using %s, request is %s, has larger consumption of %v. "
 )
 
 // NodeLowMessage is the begin of the message of a victim of node pressure.
-func NodeLowMessage(s Signal) string { return fmt.Sprintf(nodeLowMessage, s.Resource()) }
-
-// StarvedResource is the resource of which a pod was evicted, by the message of its status; empty
-// for a message that no eviction has, such as that of a pod which the kubelet did not admit.
-func StarvedResource(message string) v1.ResourceName {
-	begin := func(format string) string { text, _, _ := strings.Cut(format, "%"); return text }
-	if rest, low := strings.CutPrefix(message, begin(nodeLowMessage)); low {
-		name, _, _ := strings.Cut(rest, ". ")
-		return v1.ResourceName(name)
-	}
-	if strings.HasPrefix(message, begin(podLimitMessage)) || strings.HasPrefix(message, begin(emptyDirMessage)) ||
-		strings.HasPrefix(message, begin(containerLimitMessage)) && strings.Contains(message, "local ephemeral storage limit") {
-		return v1.ResourceEphemeralStorage
-	}
-	return ""
-}
+func NodeLowMessage(s Signal) string { return fmt.Sprintf(podspec.NodeLowMessage, s.Resource()) }
 
 // message writes the message and the event's annotations of a victim of node
 // pressure. Without statistics there are no annotations.
@@ -100,6 +83,9 @@ func message(c Candidate, met Met) (string, map[string]string) {
 		fmt.Fprintf(&b, containerMessage, container.Name, bytes(usage), written(request), starved)
 		names = append(names, container.Name)
 		usages = append(usages, bytes(usage).String())
+	}
+	if c.Pod.Estimated {
+		b.WriteString(estimatedMessage)
 	}
 	annotations[offendingContainers] = strings.Join(names, ",")
 	annotations[offendingContainersUsage] = strings.Join(usages, ",")

@@ -203,7 +203,7 @@ func (r *ContainerRestart) explain() {
 	used := &r.victim.Candidate.Usage.Containers[r.Container]
 	c := &r.Pod.Containers[r.Container]
 	memory := used.Memory.Or(0)
-	r.Message = fmt.Sprintf(nodeLowMessage+thresholdMetMessage+containerMessage+"The container is ended for the kubelet to start it again; the pod and its other containers stay. ",
+	r.Message = fmt.Sprintf(podspec.NodeLowMessage+thresholdMetMessage+containerMessage+"The container is ended for the kubelet to start it again; the pod and its other containers stay. ",
 		r.Signal.Resource(), r.Signal.Quantity(r.met.Required), r.Signal.Quantity(r.met.Available), c.Name, bytes(memory), written(c.MemoryRequest), r.Signal.Resource())
 	r.Because = fmt.Sprintf("it alone uses more than the pod requested: %s, and the rest of the pod %s of %s requested", rounded(memory), rounded(max(0, r.victim.Usage-memory)), rounded(r.victim.Request))
 }

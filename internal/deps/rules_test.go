@@ -117,7 +117,7 @@ var arrows = []arrow{
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest", "scheduleradapter/framework"}, "profiles name plugins and know none"},
-	{"scheduleradapter/nodetable", nil, "columns are the bottom of the scheduler"},
+	{"scheduleradapter/nodetable", []string{"internal/podspec"}, "columns are the bottom of the scheduler"},
 	{"scheduleradapter/queue", []string{"scheduleradapter/framework", "scheduleradapter/nodetable"}, "hints are the framework's"},
 	{"scheduleradapter/framework", []string{"scheduleradapter/nodetable"}, "extension points run over columns"},
 	{"scheduleradapter/plugins/pressure", []string{"scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "its arguments are the project's own, and config reads arguments"},
@@ -137,7 +137,7 @@ var arrows = []arrow{
 	{"scheduleradapter/secureserving", []string{"internal/kubeclient", "internal/serve"}, "it authenticates and authorizes clients, and does not read what is served"},
 	{"scheduleradapter/statuspage", []string{"internal/page", "internal/serve", "scheduleradapter/cycle"}, "it serves what cycle reports"},
 	{"scheduleradapter/drain", []string{"internal/cli", "internal/kubeclient"}, "a drain uses the API server only"},
-	{"scheduleradapter/kube", []string{"internal/metric", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/devices", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework, devices and volumes"},
+	{"scheduleradapter/kube", []string{"internal/metric", "internal/podspec", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/devices", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework, devices and volumes"},
 	{"scheduleradapter/lifecycle", []string{"internal/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
 	{"scheduleradapter/simulate", []string{"internal/admission", "internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},

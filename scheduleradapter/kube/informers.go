@@ -14,6 +14,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
 )
 
@@ -53,19 +54,29 @@ func NewPressureInformers(client kubernetes.Interface) informers.SharedInformerF
 	factory.InformerFor(&coordinationv1.Lease{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coordinationinformers.NewLeaseInformer(client, nodetable.HeadroomNamespace, resync, cache.Indexers{})
 	})
-	failed := factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
+	ended := factory.InformerFor(&v1.Pod{}, func(client kubernetes.Interface, resync time.Duration) cache.SharedIndexInformer {
 		return coreinformers.NewFilteredPodInformer(client, metav1.NamespaceAll, resync, cache.Indexers{},
-			func(o *metav1.ListOptions) { o.FieldSelector = "status.phase=Failed" })
+			func(o *metav1.ListOptions) {
+				o.FieldSelector = "status.phase!=Pending,status.phase!=Running,status.phase!=Unknown"
+			})
 	})
-	_ = failed.SetTransform(func(o any) (any, error) { // fails only for a started informer
+	_ = ended.SetTransform(func(o any) (any, error) { // fails only for a started informer
 		if pod, ok := o.(*v1.Pod); ok {
 			pod.ManagedFields, pod.Annotations, pod.Labels = nil, nil, nil
 			pod.Spec = v1.PodSpec{NodeName: pod.Spec.NodeName}
-			pod.Status = v1.PodStatus{Phase: pod.Status.Phase, Reason: pod.Status.Reason, Conditions: pod.Status.Conditions}
+			was := pod.Status
+			if pod.Status = (v1.PodStatus{Phase: was.Phase}); isEvicted(&was) {
+				pod.Status.Reason, pod.Status.Conditions = was.Reason, was.Conditions
+			}
 		}
 		return o, nil
 	})
 	return factory
+}
+
+func isEvicted(status *v1.PodStatus) bool {
+	_, is := podspec.EvictionOf(status)
+	return is
 }
 
 // trimManagedFields drops the fields that kube-scheduler drops.

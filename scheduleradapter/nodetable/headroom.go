@@ -13,6 +13,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // The Lease evictd-NODE of this namespace has the headroom of the node in this
@@ -132,16 +134,14 @@ const (
 
 // NewEviction digests a pod that evictd or the kubelet evicted; false: another pod.
 func NewEviction(pod *v1.Pod) (node string, e Eviction, ok bool) {
-	if pod.Status.Phase != v1.PodFailed || pod.Status.Reason != "Evicted" || pod.Spec.NodeName == "" {
+	shown, is := podspec.EvictionOf(&pod.Status)
+	if !is || pod.Spec.NodeName == "" {
 		return "", e, false
 	}
-	e = Eviction{Owner: OwnerOf(pod), At: pod.CreationTimestamp.Time}
-	for i := range pod.Status.Conditions {
-		if c := &pod.Status.Conditions[i]; c.Type == v1.DisruptionTarget {
-			e.At = c.LastTransitionTime.Time
-		}
+	if shown.At.IsZero() {
+		shown.At = pod.CreationTimestamp.Time
 	}
-	return pod.Spec.NodeName, e, true
+	return pod.Spec.NodeName, Eviction{Owner: OwnerOf(pod), At: shown.At}, true
 }
 
 // OwnerOf is the uid of a pod's controller, or of the pod.

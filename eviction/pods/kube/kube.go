@@ -20,7 +20,6 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
-	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/podspec"
 )
 
@@ -40,8 +39,7 @@ type Sink interface {
 type Evicted struct {
 	Namespace, Name string
 	UID             types.UID
-	At              time.Time // to the second
-	Resource        v1.ResourceName
+	podspec.Eviction
 }
 
 // Config of Follow.
@@ -121,9 +119,9 @@ type follower struct {
 // Add adds a pod.
 func (f *follower) Add(obj any) error {
 	pod := obj.(*v1.Pod)
-	if e, is := evicted(pod); is && !f.evicted[pod.UID] {
+	if e, is := podspec.EvictionOf(&pod.Status); is && e.Resource != "" && !e.At.IsZero() && !f.evicted[pod.UID] {
 		f.evicted[pod.UID] = true
-		f.sink.Evicted(e)
+		f.sink.Evicted(Evicted{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Eviction: e})
 	}
 	last := f.sent[pod.UID]
 	switch {
@@ -184,27 +182,6 @@ func ended(pod *v1.Pod) bool {
 	return pod.Status.Phase == v1.PodSucceeded || pod.Status.Phase == v1.PodFailed
 }
 
-// evicted is what the status of a pod shows of its eviction. The condition has its time; without one
-// it is that at which the last container has ended.
-func evicted(pod *v1.Pod) (e Evicted, is bool) {
-	s := &pod.Status
-	if s.Phase != v1.PodFailed || s.Reason != eviction.ReasonEvicted {
-		return e, false
-	}
-	e = Evicted{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Resource: eviction.StarvedResource(s.Message)}
-	for i := range s.ContainerStatuses {
-		if end := s.ContainerStatuses[i].State.Terminated; end != nil && end.FinishedAt.After(e.At) {
-			e.At = end.FinishedAt.Time
-		}
-	}
-	for i := range s.Conditions {
-		if s.Conditions[i].Type == v1.DisruptionTarget {
-			e.At = s.Conditions[i].LastTransitionTime.Time
-		}
-	}
-	return e, e.Resource != "" && !e.At.IsZero()
-}
-
 // alike says whether two states of a pod are the same to eviction; most changes
 // are of what reduce leaves out of the status.
 func alike(a, b *v1.Pod) bool {
@@ -222,7 +199,7 @@ func reduce(pod *v1.Pod) *v1.Pod {
 	allocate(pod)
 	status := pod.Status
 	pod = podspec.Reduce(pod)
-	if status.Reason == eviction.ReasonEvicted {
+	if _, is := podspec.EvictionOf(&status); is {
 		pod.Status.Reason, pod.Status.Message = status.Reason, status.Message
 		pod.Status.Conditions, pod.Status.ContainerStatuses = status.Conditions, status.ContainerStatuses
 	}

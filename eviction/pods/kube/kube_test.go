@@ -22,6 +22,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods/kube"
 	"github.com/evictd/evictd/internal/embeddedapi/apitest"
+	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/wait"
 )
@@ -206,6 +207,9 @@ func followed(t *testing.T, pod *v1.Pod) (s *sink, uid types.UID) {
 func TestAnEvictionIsReadFromTheStatus(t *testing.T) {
 	at := metav1.NewTime(time.Date(2026, 1, 2, 15, 0, 0, 0, time.UTC))
 	condition := []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: at}}
+	ofKubelet := func(message string) []v1.PodCondition {
+		return []v1.PodCondition{{Type: v1.DisruptionTarget, Status: v1.ConditionTrue, LastTransitionTime: at, Reason: v1.PodReasonTerminationByKubelet, Message: message}}
+	}
 	for _, c := range []struct {
 		name, reason, message string
 		conditions            []v1.PodCondition
@@ -219,11 +223,19 @@ func TestAnEvictionIsReadFromTheStatus(t *testing.T) {
 		{"a volume over its limit", "Evicted", `Usage of EmptyDir volume "v" exceeds the limit "1Gi". `, condition, nil, "ephemeral-storage"},
 		{"not admitted", "Evicted", "Pod was rejected: The node had condition: [MemoryPressure]. ", nil, nil, ""},
 		{"another end", "DeadlineExceeded", "The node was low on resource: memory. ", condition, nil, ""},
+		{"by the condition alone", "", "", ofKubelet("The node was low on resource: memory. Threshold quantity: 10, available: 5. "), nil, "memory"},
+		{"the node shuts down", "", "", ofKubelet("Pod was terminated in response to imminent node shutdown."), nil, ""},
+		{"preempted by a kubelet", "", "", ofKubelet("Preempted in order to admit critical pod"), nil, ""},
+		{"it was near its deadline", "DeadlineExceeded", "", ofKubelet("The node was low on resource: memory. "), nil, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
+			phase := v1.PodFailed
+			if c.reason == "" {
+				phase = v1.PodSucceeded // its containers have exited with 0
+			}
 			s, uid := followed(t, &v1.Pod{
 				Spec:   v1.PodSpec{Containers: []v1.Container{{Name: "c", Image: "none"}}},
-				Status: v1.PodStatus{Phase: v1.PodFailed, Reason: c.reason, Message: c.message, Conditions: c.conditions, ContainerStatuses: c.containers},
+				Status: v1.PodStatus{Phase: phase, Reason: c.reason, Message: c.message, Conditions: c.conditions, ContainerStatuses: c.containers},
 			})
 			if c.want == "" {
 				if len(s.evicted) > 0 {
@@ -231,7 +243,7 @@ func TestAnEvictionIsReadFromTheStatus(t *testing.T) {
 				}
 				return
 			}
-			want := kube.Evicted{Namespace: "default", Name: "pod", UID: uid, At: at.Time, Resource: v1.ResourceName(c.want)}
+			want := kube.Evicted{Namespace: "default", Name: "pod", UID: uid, Eviction: podspec.Eviction{At: at.Time, Resource: v1.ResourceName(c.want)}}
 			if len(s.evicted) != 1 || !s.evicted[0].At.Equal(want.At) {
 				t.Fatalf("evicted %+v; expected %+v", s.evicted, want)
 			}

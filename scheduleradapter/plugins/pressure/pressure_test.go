@@ -113,6 +113,11 @@ func TestAPodThatTheAPIServerHasAsEvictedIsRememberedWithoutAnyHeadroom(t *testi
 		p := cluster.Make(pressure.New, arguments())
 		plugintest.Equal(t, c.what, evaluate(cluster, p, pod(v1.PodQOSBurstable, "o"), begun.Add(10*time.Minute)), c.want)
 	}
+	evicted.Status.Phase, evicted.Status.Reason = v1.PodSucceeded, "" // its containers have exited with 0
+	evicted.Status.Conditions[0].Reason, evicted.Status.Conditions[0].Message = v1.PodReasonTerminationByKubelet, "The node was low on resource: memory. "
+	if _, e, ok := nodetable.NewEviction(evicted); !ok || !e.At.Equal(begun) {
+		t.Errorf("digest %v, %t of a victim that has succeeded", e, ok)
+	}
 	evicted.Status.Reason = "Preempted"
 	if _, _, ok := nodetable.NewEviction(evicted); ok {
 		t.Error("a pod that failed for another reason counts as evicted")
