@@ -26,7 +26,7 @@ const name = "evictd-install"
 func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:])) }
 
 func newCommand() *cobra.Command {
-	return cli.New(name, "Installs evictd on the host of a pod, and removes it", version, runCommand(), uninstallCommand(), readyCommand())
+	return cli.New(name, "Installs evictd on the host of a pod, and removes it", version, runCommand(), uninstallCommand(), readyCommand(), enterCommand())
 }
 
 // stateFile is where run and uninstall leave what they see for ready.
@@ -123,6 +123,14 @@ func uninstallCommand() *cobra.Command {
 	hostFlags(c, &cfg)
 	c.RunE = func(c *cobra.Command, _ []string) error { return install.New(cfg, logger(c)).Uninstall(c.Context()) }
 	return c
+}
+
+// enterCommand is what run executes itself with.
+func enterCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: install.EnterCommand + " ROOT COMMAND [ARGUMENT]...", Hidden: true, Args: cobra.MinimumNArgs(2), DisableFlagParsing: true,
+		RunE: func(_ *cobra.Command, args []string) error { return install.Enter(args[0], args[1:]) },
+	}
 }
 
 func readyCommand() *cobra.Command {

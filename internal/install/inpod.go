@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
 	"os/exec"
 	"strings"
 	"sync"
@@ -115,17 +116,14 @@ func (p *inPod) run(ctx context.Context, ended chan<- struct{}) {
 // once runs evictd until it ends, which the end of ctx asks for, and has it restore the cgroup
 // settings that it has changed.
 func (p *inPod) once(ctx context.Context, output io.Writer) error {
-	c := p.child(ctx, output, p.command...)
+	c := p.child(ctx, output, append([]string{"/proc/self/exe", EnterCommand, p.root}, p.command...)...)
+	c.SysProcAttr.Chroot = "" // Enter changes it
 	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
 	c.WaitDelay = stopTimeout
 	if err := process.Spawn(c); err != nil {
 		return err
 	}
-	err := p.cgroups.Add(podCgroup, c.Process.Pid)
-	if err != nil {
-		_ = c.Process.Kill() // fails after its end
-	}
-	err = errors.Join(err, c.Wait())
+	err := c.Wait()
 	result := "success"
 	if c.ProcessState.Sys().(syscall.WaitStatus).Signaled() && ctx.Err() == nil {
 		result = "signal"
@@ -134,6 +132,29 @@ func (p *inPod) once(ctx context.Context, output io.Writer) error {
 	defer cancel()
 	undo := p.child(undone, p.output, p.command[0], "undo", "--service-result="+result)
 	return errors.Join(err, undo.Run())
+}
+
+// EnterCommand is the command of this program that calls Enter.
+const EnterCommand = "enter"
+
+// Enter moves this process into the cgroup of evictd, below another root directory, and executes a program there. It returns
+// after an error only. A program that is moved after its start has begun threads, processes and memory in the cgroup of
+// the pod, and has read where it is.
+func Enter(root string, command []string) error {
+	cgroups, err := cgroup.Discover("")
+	if err == nil {
+		err = cgroups.Add(podCgroup, os.Getpid())
+	}
+	if err == nil {
+		err = syscall.Chroot(root)
+	}
+	if err == nil {
+		err = os.Chdir("/")
+	}
+	if err == nil {
+		err = syscall.Exec(command[0], command, os.Environ())
+	}
+	return fmt.Errorf("execute %s in cgroup %s: %w", command[0], podCgroup, err)
 }
 
 // child is a program of the host.

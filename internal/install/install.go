@@ -9,6 +9,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -22,6 +23,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/process"
 )
 
 // Config of an Installer.
@@ -202,10 +204,25 @@ func (i *Installer) check(files []File) error {
 // observe reports the state of evictd.
 func (i *Installer) observe(ctx context.Context, m manager) error {
 	state, err := m.state(ctx)
-	if err == nil {
-		i.report(state)
+	if err != nil {
+		return err
 	}
-	return err
+	if state == active {
+		state = cmp.Or(i.notReady(ctx), state)
+	}
+	i.report(state)
+	return nil
+}
+
+// notReady says why evictd is not ready; "" if it is, or does not answer at its default address.
+func (i *Installer) notReady(ctx context.Context) string {
+	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
+	defer cancel()
+	why, err := process.Get(ctx, statusClient(i.cfg.Root), "/readyz")
+	if err == nil || len(why) == 0 {
+		return ""
+	}
+	return "evictd is not ready: " + strings.TrimSpace(string(why))
 }
 
 // report logs a state that is new and leaves it for Ready.
