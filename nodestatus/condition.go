@@ -154,7 +154,7 @@ func (m Mode) MergeTaints(existing []v1.Taint, raised Raised) (merged []v1.Taint
 // owns says whether the mode sets and clears the taint.
 func (m Mode) owns(taint v1.Taint) bool {
 	for i := range eviction.NumConditions {
-		if taint.Key == m.names(i).taint && taint.Effect == v1.TaintEffectNoSchedule {
+		if m.names(i).sets(taint) {
 			return true
 		}
 	}

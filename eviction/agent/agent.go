@@ -110,6 +110,9 @@ func (a *Agent) SetHeadroom(h wire.Headroom) {
 	})
 }
 
+// RemoveLeftover has the agent remove what an earlier evictd has written to the Node.
+func (a *Agent) RemoveLeftover() { a.update(func(o *outbox) { o.leftover = true }) }
+
 // Event sends an event of the node; of more than maxEvents the oldest are dropped.
 func (a *Agent) Event(e wire.Event) {
 	a.update(func(o *outbox) {

@@ -18,6 +18,7 @@ type outbox struct {
 	resizes    []wire.Resize
 	orders     []wire.Order
 	look       bool
+	leftover   bool
 }
 
 // request is the request to evict a soft victim by the Eviction API.
@@ -66,10 +67,13 @@ func (o *outbox) take(node *wire.Node, intents []wire.Intent) (messages []wire.T
 	for _, order := range o.orders {
 		add(wire.ToAgent{Order: &order})
 	}
+	if o.leftover {
+		add(wire.ToAgent{RemoveLeftover: true})
+	}
 	if o.look {
 		add(wire.ToAgent{Refresh: true})
 	}
 	o.nodeSent, o.conditionsSent, o.headroomSent = true, true, true
-	o.events, o.resizes, o.orders, o.look = nil, nil, nil, false
+	o.events, o.resizes, o.orders, o.look, o.leftover = nil, nil, nil, false, false
 	return messages
 }

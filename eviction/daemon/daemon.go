@@ -100,8 +100,10 @@ type Daemon struct {
 	cluster    *cluster           // nil without API server and container runtime
 	collector  *gc.Collector      // nil without container runtime
 	recorder   *recorder.Recorder
-	// podsCgroupWarned: it was logged that the pods' cgroup is missing. Owned by syncPods.
-	podsCgroupWarned bool
+	// unprotectedSince is when unprotected first had a reason, zero while it has none, and unprotectedWarned says
+	// that it was logged. Owned by syncPods.
+	unprotectedSince  time.Time
+	unprotectedWarned bool
 	// outside receives the cgroups outside of the pods that a reload has changed, for syncPods.
 	outside chan []string
 	// reportable is when the API server last did not forbid the status of pods, as far as
@@ -215,6 +217,18 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	return d, nil
 }
 
+// anotherActs reports whether an evictd that is no dry run protects the node: what it has written is no leftover.
+func (d *Daemon) anotherActs() bool {
+	if d.node.cgroups == nil {
+		return false
+	}
+	lock, err := d.node.cgroups.Lock(d.node.root)
+	if err == nil {
+		lock.Close()
+	}
+	return err != nil
+}
+
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
@@ -249,7 +263,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	if d.journal != nil {
 		cfg.Counters.JournalWritten, cfg.Counters.JournalChanges = d.journal.Durable, d.journal.Changes
 	}
-	cfg.Counters.PodsWithoutCgroup = d.podsWithoutCgroup
+	cfg.Counters.PodsWithoutCgroup, cfg.Unprotected = d.podsWithoutCgroup, d.unprotected
 	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
 	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API

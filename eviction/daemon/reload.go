@@ -61,6 +61,9 @@ func (d *Daemon) reload(ctx context.Context) {
 		current, d.config.File = next, file
 		d.recorder.Configure(file)
 		d.loop.Configure(current)
+		if d.dryRun && d.cluster.speaksToAPI() && !d.anotherActs() {
+			d.cluster.agent.RemoveLeftover()
+		}
 		if d.collector != nil {
 			d.collector.Configure(policy)
 		}

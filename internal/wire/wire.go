@@ -34,6 +34,8 @@ type ToAgent struct {
 	Event           *Event           `json:"event,omitempty"`
 	Resize          *Resize          `json:"resize,omitempty"`
 	Order           *Order           `json:"order,omitempty"`
+	// RemoveLeftover asks for what Node.RemoveLeftover has the agent do at its start.
+	RemoveLeftover bool `json:"removeLeftover,omitempty"`
 	// Refresh asks for figures of the runtime that are younger than the message.
 	Refresh bool `json:"look,omitempty"`
 }
@@ -44,6 +46,9 @@ type Node struct {
 	Mode string `json:"mode"` // name of a nodestatus.Mode
 	// Publish is false where the agent only reads.
 	Publish bool `json:"publish"`
+	// RemoveLeftover has the agent remove at its start what an evictd of another mode and, if Publish is
+	// false, of any mode has written to the Node.
+	RemoveLeftover bool `json:"removeLeftover,omitempty"`
 	// Register has evictd register the Node: no kubelet does.
 	Register              bool            `json:"register"`
 	Capacity, Allocatable v1.ResourceList `json:",omitempty"`

@@ -164,7 +164,7 @@ func (p *Publisher) wantedConditions(seen *v1.Node, now time.Time) []v1.NodeCond
 	if p.node.Register {
 		conditions = append(conditions, v1.NodeCondition{
 			Type: v1.NodeReady, Status: v1.ConditionTrue, LastTransitionTime: metav1.NewTime(now),
-			Reason: "EvictdReady", Message: "evictd protects this node",
+			Reason: nodestatus.ReasonReady, Message: "evictd protects this node",
 		})
 	}
 	for i := range conditions {

@@ -38,7 +38,7 @@ type Publisher struct {
 	send     func(wire.FromAgent)
 	log      *slog.Logger
 
-	conditions, taints, lease, nodeLease, victims, evictions, events, surplus, resizing *reconciler
+	conditions, taints, lease, nodeLease, victims, evictions, events, surplus, resizing, leftover *reconciler
 
 	mu                sync.Mutex
 	state             *wire.NodeConditions
@@ -69,6 +69,8 @@ func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requ
 	p.conditions = newReconciler("conditions", node.StatusFrequency, p.reportConditions)
 	p.taints = newReconciler("taints", node.StatusFrequency, p.reportTaints)
 	p.taints.longestForbidden = longestForbiddenTaints
+	p.leftover = newReconciler("what an earlier evictd has written", 0, p.removeLeftover)
+	p.leftover.longestForbidden = longestForbiddenTaints
 	p.lease = newReconciler("lease", renewInterval, p.renewLease)
 	p.nodeLease = newReconciler("node lease", renewInterval, p.renewNodeLease)
 	p.victims = newReconciler("evicted pods", victimInterval, p.reportVictims)
@@ -85,6 +87,8 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	switch {
+	case m.RemoveLeftover:
+		p.leftover.trigger()
 	case !p.node.Publish:
 	case m.Conditions != nil:
 		turned := p.state == nil || p.state.Raised != m.Conditions.Raised
@@ -124,6 +128,10 @@ func (p *Publisher) Handle(m wire.ToAgent) {
 func (p *Publisher) Run(ctx context.Context) error {
 	var running sync.WaitGroup
 	defer running.Wait()
+	if p.node.RemoveLeftover {
+		p.leftover.trigger()
+		running.Go(func() { p.leftover.run(ctx, p.log) })
+	}
 	if p.node.Publish {
 		reconcilers := []*reconciler{p.conditions, p.taints, p.lease, p.victims, p.evictions, p.events, p.resizing}
 		if p.bounds.set() {

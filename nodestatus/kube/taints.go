@@ -9,7 +9,6 @@ import (
 	v1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
 )
 
 const (
@@ -23,10 +22,8 @@ const (
 	taintPatience = 2 * time.Second
 )
 
-// reportTaints updates the Node's taints: it reads, changes and writes them under the
-// resourceVersion that it read, as a patch replaces the whole list. Where the API
-// server forbids it, the node lifecycle controller derives taints from the built-in
-// conditions.
+// reportTaints updates the Node's taints. Where the API server forbids it, the node lifecycle controller
+// derives taints from the built-in conditions.
 func (p *Publisher) reportTaints(ctx context.Context) error {
 	p.mu.Lock()
 	node, state, stopped := p.seen, p.state, p.conflicts.detected
@@ -34,30 +31,11 @@ func (p *Publisher) reportTaints(ctx context.Context) error {
 	if node == nil || state == nil || stopped || p.mode.BuiltIn() && !p.conditionsShow(node) {
 		return nil
 	}
-	nodes := p.client.CoreV1().Nodes()
-	for attempt := 1; ; attempt++ {
-		taints, changed := p.mode.MergeTaints(node.Spec.Taints, state.Raised)
-		if !changed {
-			p.requests.record("taints", nil)
-			return nil
-		}
-		if taints == nil {
-			taints = []v1.Taint{}
-		}
-		body := patch(object{"metadata": object{"resourceVersion": node.ResourceVersion}, "spec": object{"taints": taints}})
-		written, err := nodes.Patch(ctx, p.node.Name, types.MergePatchType, body, metav1.PatchOptions{})
-		p.taintsAnswered(p.requests.record("taints", err))
-		if err == nil {
-			p.nodeChanged(written)
-			return nil
-		}
-		if !apierrors.IsConflict(err) || attempt == conflictAttempts {
-			return fmt.Errorf("patch taints of node %s: %w", p.node.Name, err)
-		}
-		if node, err = nodes.Get(ctx, p.node.Name, metav1.GetOptions{}); err != nil {
-			return fmt.Errorf("read node %s: %w", p.node.Name, err)
-		}
+	written, err := p.patchTaints(ctx, node, func(existing []v1.Taint) ([]v1.Taint, bool) { return p.mode.MergeTaints(existing, state.Raised) })
+	if written != nil {
+		p.nodeChanged(written)
 	}
+	return err
 }
 
 // taintsAnswered stores whether the API server forbids taints, and since when.
