@@ -12,12 +12,14 @@ import (
 // Explanation is the document at /v1/explain: the forecast for each signal if one of
 // its thresholds was met now. Amounts are resource quantities.
 type Explanation struct {
-	Node    string           `json:"node"`
-	Time    Time             `json:"time"`
-	DryRun  bool             `json:"dryRun,omitempty"` // no pod is killed
-	Signals []SignalForecast `json:"signals"`
-	Limits  []PodLimit       `json:"limits"` // local-storage limits of pods, where they are enforced
-	Steps   []StepInEffect   `json:"steps,omitempty"`
+	Node   string `json:"node"`
+	Time   Time   `json:"time"`
+	DryRun bool   `json:"dryRun,omitempty"` // no pod is killed
+	// Unprotected says why no pod can be evicted; empty if one can, or no pod is known.
+	Unprotected string           `json:"unprotected,omitempty"`
+	Signals     []SignalForecast `json:"signals"`
+	Limits      []PodLimit       `json:"limits"` // local-storage limits of pods, where they are enforced
+	Steps       []StepInEffect   `json:"steps,omitempty"`
 	// Prospects are those of the steps before evictions on the selected pod; none where all pods are.
 	Prospects []Prospect `json:"prospects,omitempty"`
 }

@@ -49,6 +49,7 @@ func doctorCommand() *cobra.Command {
 			return err
 		}
 		findings := append(examine(c.Context(), client), managerFindings(c.Context(), client)...)
+		findings = append(findings, podsFindings(c.Context(), client)...)
 		findings = append(findings, runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
 		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)
@@ -183,6 +184,15 @@ func standing(ctx context.Context, client *serve.Client) (status nodestatus.Stat
 		err = serve.Decode(body, &status)
 	}
 	return status, err
+}
+
+// podsFindings say of the running daemon, if there is one, whether it finds the cgroups of the pods.
+func podsFindings(ctx context.Context, client *serve.Client) []finding {
+	status, err := standing(ctx, client)
+	if err != nil {
+		return nil
+	}
+	return []finding{about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready")}
 }
 
 // runtimeFinding is what the running daemon has found of the container runtime,

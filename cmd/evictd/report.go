@@ -28,8 +28,15 @@ for it. The last 500 evictions are kept; the kubelet's times are exact to a seco
 		Args: cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
+	client := clientFlags(c)
 	stateDir := c.Flags().String("state-dir", "", "state directory of evictd (default "+daemon.DefaultStateDir+")")
 	c.RunE = func(c *cobra.Command, _ []string) error {
+		if err := client.Check(); err != nil {
+			return err
+		}
+		if status, err := standing(c.Context(), client); err == nil && status.Unprotected != "" {
+			fmt.Fprintln(c.ErrOrStderr(), status.Unprotected)
+		}
 		h, err := recorder.ReadEvictions(daemon.EvictionsDir(*stateDir))
 		if err != nil {
 			return err

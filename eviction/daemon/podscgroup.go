@@ -2,8 +2,11 @@ package daemon
 
 import (
 	"cmp"
+	"fmt"
 	"path"
+	"slices"
 	"sync"
+	"time"
 
 	"github.com/evictd/evictd/cgroup"
 )
@@ -57,9 +60,12 @@ func (g *podsCgroup) missing() bool {
 	return !g.exists
 }
 
+// patience is how long the cgroups of the pods may be missing below the cgroup of all pods before that is logged: a pod
+// is known before it runs.
+const patience = 30 * time.Second
+
 // findPodsCgroup looks for the pods' cgroup, and says whether the pods must be located
-// again. It warns once where pods are known and their cgroup is missing: none of them can be
-// measured or evicted then.
+// again. It warns once if pods are known and none can be measured or evicted.
 func (d *Daemon) findPodsCgroup() (moved bool) {
 	g := d.tracker.podsGroup
 	if g == nil {
@@ -67,21 +73,55 @@ func (d *Daemon) findPodsCgroup() (moved bool) {
 	}
 	before := g.missing()
 	moved, exists := g.find()
-	switch {
-	case !exists && !d.podsCgroupWarned && len(d.tracker.pods()) > 0:
-		d.podsCgroupWarned = true
-		d.log.Warn("no pod can be measured or evicted: the cgroup of the pods does not exist; --pods-cgroup names it", "cgroup", g.Path(), "pods", len(d.tracker.pods()))
-	case exists && (moved || before):
-		d.podsCgroupWarned = false
+	if exists && (moved || before) {
 		d.log.Info("the cgroup of the pods is found", "cgroup", g.Path())
+	}
+	why := d.unprotected()
+	switch {
+	case why == "":
+		d.unprotectedSince, d.unprotectedWarned = time.Time{}, false
+	case d.unprotectedSince.IsZero():
+		d.unprotectedSince = time.Now()
+	}
+	if why != "" && !d.unprotectedWarned && (!exists || time.Since(d.unprotectedSince) > patience) {
+		d.unprotectedWarned = true
+		d.log.Warn(why)
 	}
 	return moved
 }
 
-// podsWithoutCgroup is how many pods are known while the pods' cgroup does not exist.
+// podsWithoutCgroup is how many pods are known while none of them has a cgroup or session that evictd finds: the cgroup of
+// all pods does not exist, or a kubelet keeps its pods elsewhere.
 func (d *Daemon) podsWithoutCgroup() int {
-	if g := d.tracker.podsGroup; g == nil || !g.missing() {
+	g := d.tracker.podsGroup
+	if g == nil {
 		return 0
 	}
-	return len(d.tracker.pods())
+	all := d.tracker.pods()
+	if !g.missing() && slices.ContainsFunc(all, (*trackedPod).exists) {
+		return 0
+	}
+	return len(all)
+}
+
+// exists reports whether the pod has a session, or a cgroup that exists.
+func (p *trackedPod) exists() bool {
+	if p.group == nil {
+		return p.session != nil
+	}
+	return p.group.use(func(*cgroup.Group) error { return nil }) == nil
+}
+
+// unprotected says why no pod can be evicted; "" if one can, or no pod is known.
+func (d *Daemon) unprotected() string {
+	pods := d.podsWithoutCgroup()
+	if pods == 0 {
+		return ""
+	}
+	g := d.tracker.podsGroup
+	why := "the cgroup of the pods does not exist"
+	if !g.missing() {
+		why = "none of them has a cgroup there"
+	}
+	return fmt.Sprintf("no pod can be measured or evicted: %d pods are known, and %s: %s; podsCgroup (--pods-cgroup) names it, below the kubelet's cgroupRoot", pods, why, g.Path())
 }

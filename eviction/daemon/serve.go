@@ -17,7 +17,7 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 		last := d.publisher.LastPass()
 		return last.IsZero() || time.Since(last) < 3*d.cfg.HousekeepingInterval+serve.Timeout
 	}))
-	mux.HandleFunc("GET /readyz", serve.Probe(d.publisher.Ready))
+	mux.HandleFunc("GET /readyz", d.ready)
 	mux.Handle("GET /metrics", metrics.Handler())
 	turn := serve.OneAtATime()
 	mux.HandleFunc("GET /v1/status", turn(func(w http.ResponseWriter, r *http.Request) {
@@ -34,6 +34,16 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 	mux.HandleFunc("GET /v1/explain", turn(d.explain))
 	d.page.Handle(mux)
 	return mux
+}
+
+// ready serves /readyz: 200 after the first pass, as long as a pod can be evicted or none is known. With exclude=pods the
+// pods make no difference.
+func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
+	if why := d.unprotected(); why != "" && r.URL.Query().Get("exclude") != "pods" {
+		http.Error(w, why, http.StatusServiceUnavailable)
+		return
+	}
+	serve.Probe(d.publisher.Ready)(w, r)
 }
 
 // explain serves /v1/explain?pod=NAME.

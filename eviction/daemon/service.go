@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/evictd/evictd/internal/serve"
@@ -43,8 +42,8 @@ func (d *Daemon) line(ctx context.Context) string {
 	if err != nil {
 		line = "the loop does not answer"
 	}
-	if pods := d.podsWithoutCgroup(); pods > 0 {
-		line = fmt.Sprintf("%d pods cannot be evicted, their cgroup does not exist; %s", pods, line)
+	if why := d.unprotected(); why != "" {
+		line = why + "; " + line
 	}
 	if d.dryRun {
 		line = "dry run; " + line

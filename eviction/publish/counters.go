@@ -23,7 +23,7 @@ type Counters struct {
 	JournalChanges, JournalWritten func() uint64
 	// ConfigurationRefused says whether the last configuration file was refused.
 	ConfigurationRefused func() bool
-	// PodsWithoutCgroup is how many pods are known while the pods' cgroup does not exist.
+	// PodsWithoutCgroup is how many pods are known while none of them has a cgroup that was found.
 	PodsWithoutCgroup func() int
 }
 
@@ -52,7 +52,7 @@ func addInfo(set *metric.Set, cfg *Config) {
 		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(gaugeValue(is())) }, refused)
 	}
 	if count := cfg.Counters.PodsWithoutCgroup; count != nil {
-		without := own.AskedGauge("evictd_pods_without_cgroup", "Pods that can be neither measured nor evicted because the cgroup of all pods does not exist.")
+		without := own.AskedGauge("evictd_pods_without_cgroup", "Pods that can be neither measured nor evicted because no cgroup of a pod was found.")
 		set.Ask(func(into chan<- prometheus.Metric) { into <- without.Is(float64(count())) }, without)
 	}
 }

@@ -18,7 +18,7 @@ func (p *Publisher) Explain(ctx context.Context, pod string) (e nodestatus.Expla
 	if err != nil {
 		return nodestatus.Explanation{}, false, err
 	}
-	e = nodestatus.Explanation{Node: p.cfg.Node, Time: nodestatus.Time{Time: s.At}, DryRun: s.Eviction.DryRun, Signals: []nodestatus.SignalForecast{}, Limits: []nodestatus.PodLimit{}}
+	e = nodestatus.Explanation{Node: p.cfg.Node, Time: nodestatus.Time{Time: s.At}, DryRun: s.Eviction.DryRun, Unprotected: p.unprotected(), Signals: []nodestatus.SignalForecast{}, Limits: []nodestatus.PodLimit{}}
 	selected := func(c *eviction.Pod) bool {
 		return pod == "" || pod == c.String() || pod == c.Name || pod == string(c.UID)
 	}

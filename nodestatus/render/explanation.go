@@ -19,6 +19,9 @@ import (
 // changes that would change its rank.
 func Explanation(out io.Writer, e *nodestatus.Explanation, one bool) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
+	if e.Unprotected != "" {
+		fmt.Fprintln(w, e.Unprotected+"\n")
+	}
 	for i := range e.Signals {
 		s := &e.Signals[i]
 		forecast(w, s, e.DryRun)
