@@ -23,6 +23,12 @@ type Status struct {
 	Taints     []string            `json:"taints"`  // key:effect, sorted
 	Ranking    map[string][]Ranked `json:"ranking"` // by signal, in the order of eviction
 	Evictions  []Eviction          `json:"evictions"`
+	// DryRun says that this evictd neither evicts nor writes conditions and taints: Conditions, Taints and Evictions are empty.
+	DryRun bool `json:"dryRun,omitempty"`
+	// Unprotected says why no pod can be evicted; empty if one can, or no pod is known.
+	Unprotected string `json:"unprotected,omitempty"`
+	// WouldBe is nil unless DryRun is true.
+	WouldBe *WouldBe `json:"wouldBe,omitempty"`
 	// MemoryAvailable is memory.available as each memory model counts it.
 	MemoryAvailable map[string]string `json:"memoryAvailable,omitempty"`
 	// Stalls are by resource: memory, io, cpu; without PSI there are none.
@@ -46,6 +52,14 @@ type Status struct {
 	Outside []Outside `json:"outside,omitempty"`
 	// Steps are those before evictions that are in effect.
 	Steps []StepInEffect `json:"steps,omitempty"`
+}
+
+// WouldBe is what an evictd in dry run would have written and done.
+type WouldBe struct {
+	Conditions []ConditionStatus `json:"conditions"`
+	Taints     []string          `json:"taints"`
+	// Evictions are the last candidates, oldest first, each once for a time in which its threshold was met.
+	Evictions []Eviction `json:"evictions"`
 }
 
 // Stall is for how many seconds some tasks, or all, have waited for a resource (PSI).

@@ -78,10 +78,15 @@ func (v *view) drawHead(p *pen) {
 	} else {
 		p.put(head, fmt.Sprintf("%s  %s  %s", s.Node, s.Mode, s.Time.UTC().Format(time.TimeOnly)))
 	}
+	conditions := s.Conditions
+	if s.WouldBe != nil {
+		p.put(warned, "  dry run, would be:")
+		conditions = s.WouldBe.Conditions
+	}
 	if p.narrow() {
 		p.line()
 	}
-	for _, c := range s.Conditions {
+	for _, c := range conditions {
 		style := good
 		if c.Status == "True" {
 			style = bad.Reverse(true)
@@ -119,6 +124,9 @@ func limit(signal string, t *nodestatus.ThresholdStatus) string {
 // drawEviction shows the last one.
 func (v *view) drawEviction(p *pen) {
 	all := v.status.Evictions
+	if v.status.WouldBe != nil {
+		all = v.status.WouldBe.Evictions
+	}
 	if len(all) == 0 {
 		return
 	}
@@ -126,11 +134,13 @@ func (v *view) drawEviction(p *pen) {
 		p.line()
 	}
 	last := &all[len(all)-1]
-	end, style := "is being ended", bad
-	if !last.Gone.IsZero() {
+	what, end, style := "evicted", "is being ended", bad
+	if v.status.WouldBe != nil {
+		what, end, style = "would have evicted", "dry run", warned
+	} else if !last.Gone.IsZero() {
 		end, style = render.Gain(last.Signal, last.Freed, last.Held), warned
 	}
-	p.put(style, fmt.Sprintf("  evicted %s %s ago for %s, %s", last.Pod, v.status.Time.Sub(last.Decided.Time).Round(time.Second), last.Signal, end))
+	p.put(style, fmt.Sprintf("  %s %s %s ago for %s, %s", what, last.Pod, v.status.Time.Sub(last.Decided.Time).Round(time.Second), last.Signal, end))
 	if last.Because != "" {
 		p.put(dim, ": "+last.Because)
 	}

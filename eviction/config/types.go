@@ -23,7 +23,8 @@ type EvictdConfiguration struct {
 	// evicted at once; nil means the kubelet's defaults, empty means none.
 	EvictionHard map[string]string `json:"evictionHard,omitzero"`
 	// EvictionSoft is the same for thresholds that must be met for
-	// EvictionSoftGracePeriod.
+	// EvictionSoftGracePeriod. As in the kubelet, memory.available is also watched in the pods'
+	// cgroup, as allocatableMemory.available, for EvictionHard only.
 	EvictionSoft map[string]string `json:"evictionSoft,omitempty"`
 	// EvictionSoftGracePeriod maps each signal of EvictionSoft to a duration.
 	EvictionSoftGracePeriod map[string]string `json:"evictionSoftGracePeriod,omitempty"`

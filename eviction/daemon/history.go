@@ -15,19 +15,16 @@ import (
 //go:embed web
 var web embed.FS
 
-// What a page shows at once when it is opened: the last quarter of an hour, in 20 KiB,
-// and what a dry run would have done.
+// What a page shows at once when it is opened: the last quarter of an hour, in 20 KiB.
 const (
 	samplesKept = 90
 	sampleEvery = 10 * time.Second
-	sparedKept  = 32
 )
 
 // history keeps that. It is fed beside the loop.
 type history struct {
 	samples *page.Ring[sample]
 	sampled time.Time // the last of them; of Record's goroutine
-	spared  *page.Ring[nodestatus.Eviction]
 }
 
 // sample is how the node stood.
@@ -38,7 +35,7 @@ type sample struct {
 }
 
 func newHistory() *history {
-	return &history{samples: page.NewRing[sample](samplesKept), spared: page.NewRing[nodestatus.Eviction](sparedKept)}
+	return &history{samples: page.NewRing[sample](samplesKept)}
 }
 
 // Record implements publish.Recorder.
@@ -55,16 +52,6 @@ func (h *history) Record(r control.Report) {
 		s.available[eviction.MemoryStall] = stats.Known((stats.WholeTime - free + 50) / 100)
 	}
 	h.samples.Add(s)
-	for i := range r.Decisions {
-		for _, e := range r.Decisions[i].Evictions {
-			if r.DryRun {
-				h.spared.Add(nodestatus.Eviction{
-					Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(), Decided: nodestatus.Time{Time: r.At},
-					Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated, Source: string(r.Source),
-				})
-			}
-		}
-	}
 }
 
 // pastSample is a sample as the page has it: milliseconds, what is available of each
@@ -119,10 +106,8 @@ func (d *Daemon) newPage(h *history) *page.Page {
 			status.Runtime.Pods, status.Runtime.Calls = nil, nil
 		}
 		return []page.Event{h.past(status.Time.Add(-sampleEvery)), {Name: "status", Data: struct {
-			Status  nodestatus.Status     `json:"status"`
-			DryRun  bool                  `json:"dryRun"`
-			Version string                `json:"version"`
-			Spared  []nodestatus.Eviction `json:"spared"`
-		}{Status: status, DryRun: d.dryRun, Version: d.config.Version, Spared: h.spared.All()}}}, nil
+			Status  nodestatus.Status `json:"status"`
+			Version string            `json:"version"`
+		}{Status: status, Version: d.config.Version}}}, nil
 	}})
 }

@@ -27,21 +27,24 @@ type record struct {
 
 // decided records and logs one eviction.
 func (p *Publisher) decided(r *control.Report, e *eviction.Eviction) {
+	of := nodestatus.Eviction{
+		Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
+		Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
+		Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated, Held: e.Held(),
+	}
 	if r.DryRun {
-		p.log.Info("would evict", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "because", e.Because, "message", e.Message, "source", r.Source)
-		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "dry-run").Inc()
+		if p.candidates.add(of, e.Signal) {
+			p.log.Info("would evict", "pod", of.Pod, "signal", of.Signal, "hard", e.Hard, "because", e.Because, "message", e.Message, "source", r.Source)
+			p.metrics.evictions.WithLabelValues(of.Signal, kind(e.Hard), "dry-run").Inc()
+		}
 		return
 	}
 	if e.Pod.Outside {
 		p.event(wire.Event{At: r.At, Type: v1.EventTypeWarning, Reason: "EvictedOutsidePods", Action: "Evicting", Note: "Cgroup " + e.Pod.String() + ": " + e.Because})
 	}
 	p.evictions = append(p.evictions, &record{
-		Eviction: nodestatus.Eviction{
-			Pod: e.Pod.String(), UID: e.Pod.UID, Signal: e.Signal.String(),
-			Crossed: nodestatus.Time{Time: e.Since}, Decided: nodestatus.Time{Time: r.At},
-			Grace: e.Grace.Round(time.Millisecond).String(), Source: string(r.Source), Reason: eviction.ReasonEvicted, Message: e.Message, Because: e.Because, Estimated: e.Pod.Estimated, Held: e.Held(),
-		},
-		pod: wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, outside: e.Pod.Outside, hard: e.Hard, signal: e.Signal,
+		Eviction: of,
+		pod:      wire.PodName{UID: e.Pod.UID, Namespace: e.Pod.Namespace, Name: e.Pod.Name}, owner: e.Pod.Owner, outside: e.Pod.Outside, hard: e.Hard, signal: e.Signal,
 	})
 	p.evictions = p.evictions[max(0, len(p.evictions)-keptEvictions):]
 	p.log.Info("evicting", "pod", e.Pod.String(), "signal", e.Signal.String(), "hard", e.Hard, "gracePeriodSeconds", e.GracePeriodSeconds, "grace", e.Grace.Round(time.Millisecond).String(), "because", e.Because, "message", e.Message, "source", r.Source)
@@ -61,7 +64,8 @@ func (p *Publisher) killEnded(k *kill.Result) {
 	if e == nil {
 		return
 	}
-	if e.Signalled.IsZero() {
+	resumed := e.Source == fromJournal // when it was signalled first is not known
+	if e.Signalled.IsZero() && !resumed {
 		e.Signalled = nodestatus.Time{Time: k.Signalled}
 	}
 	if e.Killed.IsZero() {
@@ -90,8 +94,8 @@ func (p *Publisher) killEnded(k *kill.Result) {
 	p.metrics.evictions.WithLabelValues(e.Signal, kind(e.hard), "gone").Inc()
 	p.metrics.kubeletEvictions.WithLabelValues(e.Signal).Inc()
 	p.metrics.relief.WithLabelValues(e.Signal).Observe(k.Gone.Sub(e.Crossed.Time).Seconds())
-	took := []any{"crossingToGone", k.Gone.Sub(e.Crossed.Time).String()} // of a pod without processes
-	if !k.Signalled.IsZero() {
+	took := []any{"crossingToGone", k.Gone.Sub(e.Crossed.Time).String()}
+	if !k.Signalled.IsZero() && !resumed { // the pod had processes
 		took = []any{"crossingToSignal", k.Signalled.Sub(e.Crossed.Time).String(), "signalToGone", k.Gone.Sub(k.Signalled).String()}
 	}
 	p.log.Info("evicted", slices.Concat([]any{"pod", e.Pod, "signal", e.Signal}, gain, took)...)

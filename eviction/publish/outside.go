@@ -38,7 +38,7 @@ func (p *Publisher) updateOutside(r *control.Report) {
 			continue
 		}
 		users := exempt(r, eviction.Condition(c))
-		if p.cfg.OutsideUsers != nil {
+		if p.cfg.OutsideUsers != nil && !withinPods(r, eviction.Condition(c)) {
 			users = append(users, p.cfg.OutsideUsers(eviction.Condition(c))...)
 		}
 		found := nodestatus.NewOutside(eviction.Condition(c), users)
@@ -51,6 +51,20 @@ func (p *Publisher) updateOutside(r *control.Report) {
 			})
 		}
 	}
+}
+
+// withinPods reports whether all thresholds of a condition that are met are of the memory that the limit of the pods' cgroup
+// bounds: nothing outside of the pods uses that.
+func withinPods(r *control.Report, c eviction.Condition) (within bool) {
+	for i := range r.Eviction.Thresholds {
+		if t := &r.Eviction.Thresholds[i]; t.Signal.Condition() == c && !r.State.Thresholds[i].FirstObserved.IsZero() {
+			if t.Signal != eviction.AllocatableMemoryAvailable {
+				return false
+			}
+			within = true
+		}
+	}
+	return within
 }
 
 // exempt are the pods that may not be evicted, and what they use.

@@ -54,6 +54,8 @@ type Config struct {
 	// Evicted is called when a pod evicted for its disk usage has ended. It must not
 	// block; nil where nothing is collected.
 	Evicted func(types.UID)
+	// Unprotected says why no pod can be evicted; "" if one can. May be nil.
+	Unprotected func() string
 	// OutsideUsers are the users of a condition's resource that are no pods; nil where
 	// nothing is known of them.
 	OutsideUsers func(eviction.Condition) []nodestatus.User
@@ -101,6 +103,7 @@ type Publisher struct {
 	conditions []v1.NodeCondition
 	outside    [eviction.NumConditions]outside
 	evictions  []*record
+	candidates candidates // of a dry run
 	restarting map[types.UID]restarting
 	// kernelKills are the last, oldest first.
 	kernelKills   []nodestatus.KernelKill
@@ -173,6 +176,7 @@ func (p *Publisher) handle(r control.Report) {
 	if r.Pass == eviction.Watch {
 		return
 	}
+	p.candidates.settle(&r)
 	for i := range r.Decisions {
 		for j := range r.Decisions[i].Evictions {
 			p.decided(&r, &r.Decisions[i].Evictions[j])
@@ -225,10 +229,11 @@ func (p *Publisher) updateConditions(r *control.Report) {
 	p.sayOutside(p.conditions)
 	for i, c := range p.conditions {
 		if was := i < len(before) && before[i].Status == v1.ConditionTrue; was != raised[i] {
-			p.log.Info("node condition changed", "condition", c.Type, "status", c.Status, "reason", c.Reason)
+			change := map[bool]string{false: "node condition changed", true: "node condition would change"}[p.cfg.DryRun]
+			p.log.Info(change, "condition", c.Type, "status", c.Status, "reason", c.Reason)
 			p.conditionEvent(i, raised[i], r.At)
 		}
-		p.metrics.condition.WithLabelValues(string(c.Type)).Set(gaugeValue(raised[i]))
+		p.metrics.condition.WithLabelValues(string(c.Type)).Set(gaugeValue(raised[i] && !p.cfg.DryRun))
 	}
 	if p.cfg.Cluster != nil {
 		p.cfg.Cluster.SetConditions(wire.NodeConditions{At: wire.Instant{Time: r.At}, Conditions: p.conditions, Raised: raised})
@@ -270,7 +275,7 @@ func (p *Publisher) updateNode() {
 	node := nodestatus.Node{
 		Name: p.cfg.Node, Taints: p.taints(), Capacity: p.cfg.Capacity, Allocatable: p.cfg.Allocatable, Conditions: p.conditions,
 	}
-	if !p.cfg.Mode.Acts() {
+	if p.cfg.DryRun || !p.cfg.Mode.Acts() {
 		node.Conditions, node.Taints = nil, nil
 	}
 	same := func(a, b v1.NodeCondition) bool {

@@ -42,6 +42,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		Stalls:          stalls(&s.Node),
 		Reclaiming:      reclaiming(&s),
 	}
+	status.Unprotected = p.unprotected()
 	if pod := s.Grower; pod != nil {
 		status.Growing = &nodestatus.Growing{Pod: pod.String(), UID: pod.UID, PerSecond: eviction.MemoryAvailable.Quantity(s.Growth)}
 	}
@@ -68,7 +69,19 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	for _, e := range p.evictions {
 		status.Evictions = append(status.Evictions, e.Eviction)
 	}
+	if p.cfg.DryRun {
+		status.DryRun = true
+		status.WouldBe = &nodestatus.WouldBe{Conditions: status.Conditions, Taints: status.Taints, Evictions: p.candidates.all()}
+		status.Conditions, status.Taints = nil, nil
+	}
 	return status, nil
+}
+
+func (p *Publisher) unprotected() string {
+	if p.cfg.Unprotected == nil {
+		return ""
+	}
+	return p.cfg.Unprotected()
 }
 
 // measured adds the memory of running containers.

@@ -21,7 +21,16 @@ const memory = "memory.available"
 // Status writes the status document as text.
 func Status(out io.Writer, s *nodestatus.Status) error {
 	w := tabwriter.NewWriter(out, 0, 0, 2, ' ', 0)
-	fmt.Fprintf(w, "node %s, mode %s, %s\n\n", s.Node, s.Mode, s.Time.Format(time.RFC3339))
+	fmt.Fprintf(w, "node %s, mode %s, %s\n", s.Node, s.Mode, s.Time.Format(time.RFC3339))
+	conditions, taints, would := s.Conditions, s.Taints, ""
+	if s.WouldBe != nil {
+		fmt.Fprintln(w, "dry run: nothing is evicted, and neither conditions nor taints are written")
+		conditions, taints, would = s.WouldBe.Conditions, s.WouldBe.Taints, "would be "
+	}
+	if s.Unprotected != "" {
+		fmt.Fprintln(w, s.Unprotected)
+	}
+	fmt.Fprintln(w)
 	fmt.Fprintln(w, "SIGNAL\tAVAILABLE\tCAPACITY\tTHRESHOLDS\tTIME LEFT")
 	for _, signal := range s.Signals {
 		var thresholds []string
@@ -49,11 +58,11 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	}
 	showSteps(w, s.Steps)
 	fmt.Fprintln(w)
-	for _, c := range s.Conditions {
-		fmt.Fprintf(w, "%s=%s\t%s\tsince %s\n", c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
+	for _, c := range conditions {
+		fmt.Fprintf(w, "%s%s=%s\t%s\tsince %s\n", would, c.Type, c.Status, c.Reason, c.LastTransitionTime.Format(time.RFC3339))
 	}
-	for _, taint := range s.Taints {
-		fmt.Fprintf(w, "taint\t%s\n", taint)
+	for _, taint := range taints {
+		fmt.Fprintf(w, "%staint\t%s\n", would, taint)
 	}
 	if s.API != nil {
 		showAPI(w, s.API)
@@ -75,6 +84,11 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 			end = fmt.Sprintf("gone %v after the crossing, %s", e.Gone.Sub(e.Crossed.Time).Round(time.Millisecond), Gain(e.Signal, e.Freed, e.Held))
 		}
 		fmt.Fprintf(w, "\nevicted %s for %s at %s, %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), end, e.Message)
+	}
+	if s.WouldBe != nil {
+		for _, e := range slices.Backward(s.WouldBe.Evictions) {
+			fmt.Fprintf(w, "\nwould have evicted %s for %s at %s\n  %s\n", e.Pod, e.Signal, e.Decided.Format(time.RFC3339), e.Message)
+		}
 	}
 	return w.Flush()
 }

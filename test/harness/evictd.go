@@ -51,6 +51,15 @@ func (e *Evictd) document(path string) (body []byte) {
 	return body
 }
 
+// Answer is the status line of a path of the status address, such as 200 OK.
+func (e *Evictd) Answer(path string) string {
+	e.T.Helper()
+	response, err := e.client.Get("http://localhost" + path)
+	require.NoError(e.T, err)
+	response.Body.Close()
+	return response.Status
+}
+
 // Await returns the first status that is as described.
 func (e *Evictd) Await(what string, holds func(*nodestatus.Status) bool) *nodestatus.Status {
 	e.T.Helper()

@@ -51,14 +51,14 @@ function draw() {
 }
 
 function drawHead() {
-  const s = now.status;
+  const s = now.status, shown = s.wouldBe ?? s, would = s.wouldBe ? "would be " : "";
   document.title = `${s.conditions.some((c) => c.status === "True") ? "● " : ""}${s.node} · evictd`;
   $("node").textContent = s.node;
   keyed($("standing"), [
     { text: s.mode, kind: "plain" },
-    ...(now.dryRun ? [{ text: "dry run", kind: "warn" }] : []),
-    ...s.conditions.map((c) => ({ text: `${c.type} ${c.status}`, kind: c.status === "True" ? "bad" : "good", title: `since ${clock(Date.parse(c.lastTransitionTime))}: ${c.reason}` })),
-    ...s.taints.map((t) => ({ text: t, kind: "plain bad", title: "taint" })),
+    ...(s.dryRun ? [{ text: "dry run", kind: "warn" }] : []),
+    ...shown.conditions.map((c) => ({ text: `${would}${c.type} ${c.status}`, kind: c.status === "True" ? "bad" : "good", title: `since ${clock(Date.parse(c.lastTransitionTime))}: ${c.reason}` })),
+    ...shown.taints.map((t) => ({ text: would + t, kind: "plain bad", title: "taint" })),
   ], (c) => c.text, (c) => el("span", { class: `chip ${c.kind}`, title: c.title }, c.text));
   const parts = [`evictd ${now.version}`];
   if (s.api) parts.push(s.api.connected ? "the API server answers" : "the API server does not answer");
@@ -86,7 +86,7 @@ function tile(s) {
 }
 
 /** happened lists the evictions, those of a dry run too, newest first. */
-const happened = () => [...now.status.evictions, ...(now.spared ?? []).map((e) => ({ ...e, dry: true }))].sort((a, b) => Date.parse(b.decided) - Date.parse(a.decided));
+const happened = () => [...now.status.evictions, ...(now.status.wouldBe?.evictions ?? []).map((e) => ({ ...e, dry: true }))].sort((a, b) => Date.parse(b.decided) - Date.parse(a.decided));
 const keyOf = (e) => e.uid + e.decided;
 
 function drawChart() {
