@@ -158,7 +158,7 @@ func TestStrangeVictimThatSucceedsIsTheKubelets(t *testing.T) {
 	})
 }
 
-// TestStrangeKubeletWithACgroupRoot has a kubelet keep its pods below a group that evictd is not told of, beside an empty group of
+// TestStrangeKubeletWithACgroupRoot has a kubelet keep its pods below a group that evictd does not know of, beside an empty group of
 // the usual name or without one.
 func TestStrangeKubeletWithACgroupRoot(t *testing.T) {
 	for _, c := range []struct {
