@@ -46,7 +46,7 @@ func (c candidates) settle(r *control.Report) {
 		known[r.Candidates[i].Pod.UID] = true
 	}
 	for _, had := range c {
-		had.over = had.over || !known[had.UID] || has[had.signal] && !met[had.signal]
+		had.over = had.over || len(known) > 0 && !known[had.UID] || has[had.signal] && !met[had.signal]
 	}
 }
 

@@ -88,3 +88,15 @@ func TestAnEvictionOfThePreviousProcessHasNoTimesOfThisOne(t *testing.T) {
 		t.Errorf("signalled first at %v", e.Signalled)
 	}
 }
+
+func TestAnEstimatedRequestIsSaidToBeOne(t *testing.T) {
+	s, now := newReporter(), &fixedSnapshot{}
+	s.candidates[0].Pod.Estimated = true
+	p := newFixture(t, publish.Config{}, now)
+	r := s.pass(0, control.Poll, reading(900*mebi))
+	now.at(s, r)
+	p.publish(r)
+	if e := p.status().Evictions[0]; !strings.Contains(e.Message, "requests are estimated") {
+		t.Errorf("the message is %q", e.Message)
+	}
+}
