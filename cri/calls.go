@@ -69,7 +69,7 @@ func (c *calls) isMissing(name string) bool {
 	return c.missing[name]
 }
 
-// clearMissing calls every method again: another runtime answers.
+// clearMissing has every method called again: another runtime may answer.
 func (c *calls) clearMissing() {
 	c.mu.Lock()
 	defer c.mu.Unlock()

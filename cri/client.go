@@ -16,68 +16,79 @@ import (
 // maxAnswer bounds one answer of the runtime, bytes (kubelet: 16 MiB).
 const maxAnswer = 16 << 20
 
-// client is one connection to the runtime.
+// client is one connection to the runtime. It never connects again.
 type client struct {
 	cri.RuntimeServiceClient
-	images cri.ImageServiceClient
-	conn   *grpc.ClientConn
-
-	mu        sync.Mutex
-	endpoint  string
-	dialError error // of the last dial; nil where it succeeded
+	images   cri.ImageServiceClient
+	grpc     *grpc.ClientConn
+	endpoint string
+	lost     chan struct{} // closed with the connection
 }
 
-func newClient(dial Dial, calls *calls) (*client, error) {
-	c := &client{}
-	conn, err := grpc.NewClient("passthrough:///cri",
+// newClient connects to the last endpoint or to the next one, see Dial.
+func newClient(ctx context.Context, dial Dial, calls *calls, last string, next bool) (*client, error) {
+	connecting, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, endpoint, err := dial(connecting, last, next)
+	if err != nil {
+		return nil, err
+	}
+	c := &client{endpoint: endpoint, lost: make(chan struct{})}
+	once := make(chan net.Conn, 1)
+	once <- &reportingConn{Conn: conn, closed: sync.OnceFunc(func() { close(c.lost) })}
+	c.grpc, err = grpc.NewClient("passthrough:///cri",
 		grpc.WithTransportCredentials(insecure.NewCredentials()),
 		grpc.WithAuthority("localhost"), // of a unix socket
-		grpc.WithContextDialer(func(ctx context.Context, _ string) (net.Conn, error) { return c.dial(ctx, dial) }),
+		grpc.WithContextDialer(func(context.Context, string) (net.Conn, error) {
+			select {
+			case conn := <-once:
+				return conn, nil
+			default:
+				return nil, errLost
+			}
+		}),
 		grpc.WithDefaultCallOptions(grpc.MaxCallRecvMsgSize(maxAnswer)),
 		grpc.WithUnaryInterceptor(calls.intercept),
 		grpc.WithDisableServiceConfig(),
 		grpc.WithIdleTimeout(0),
 	)
 	if err != nil {
+		conn.Close()
 		return nil, fmt.Errorf("make a client of the container runtime: %w", err)
 	}
-	c.conn, c.RuntimeServiceClient, c.images = conn, cri.NewRuntimeServiceClient(conn), cri.NewImageServiceClient(conn)
+	c.RuntimeServiceClient, c.images = cri.NewRuntimeServiceClient(c.grpc), cri.NewImageServiceClient(c.grpc)
 	return c, nil
 }
 
-func (c *client) dial(ctx context.Context, dial Dial) (net.Conn, error) {
-	conn, endpoint, err := dial(ctx)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.endpoint, c.dialError = endpoint, err
-	return conn, err
-}
-
-// wrap adds the operation to an error. A dial error is returned as it is: gRPC wraps it
-// three times.
-func (c *client) wrap(doing string, err error) error {
-	if err == nil {
-		return nil
+// Ask asks the runtime behind a unix socket for its name and version.
+func Ask(ctx context.Context, path string) (name, version string, err error) {
+	c, err := newClient(ctx, func(ctx context.Context, _ string, _ bool) (net.Conn, string, error) {
+		conn, err := new(net.Dialer).DialContext(ctx, "unix", path)
+		return conn, path, err
+	}, newCalls(), "", false)
+	if err != nil {
+		return "", "", err
 	}
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if c.dialError != nil && status.Code(err) == codes.Unavailable {
-		return c.dialError
-	}
-	return fmt.Errorf("%s: %w", doing, err)
+	defer c.close()
+	answer, err := c.Version(ctx, &cri.VersionRequest{})
+	return answer.GetRuntimeName(), answer.GetRuntimeVersion(), err
 }
 
-func (c *client) at() string {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.endpoint
+// reportingConn calls closed when it is closed.
+type reportingConn struct {
+	net.Conn
+	closed func()
 }
 
-func (c *client) close() { c.conn.Close() }
+func (c *reportingConn) Close() error {
+	c.closed()
+	return c.Conn.Close()
+}
 
-// unusable says whether an error is of the connection or of a runtime that does not
-// answer, and not of the request.
-func unusable(err error) bool {
+func (c *client) close() { c.grpc.Close() }
+
+// isAway reports whether an order has no answer of the runtime: it may have been carried out or not.
+func isAway(err error) bool {
 	code := status.Code(err)
 	return code == codes.Unavailable || code == codes.DeadlineExceeded || code == codes.Canceled
 }

@@ -3,9 +3,11 @@ package cri
 import (
 	"context"
 	"encoding/json"
+	"math"
 	"path"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/types"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
@@ -30,7 +32,13 @@ type detail struct {
 	status  *cri.ContainerStatus
 	oom     *int64
 	memory  int64
-	verbose bool // the verbose status was read
+	verbose bool   // the verbose status was read
+	parent  string // cgroup above the container's
+
+	// Of an object that could not be read: the error, when it is tried again, and how often it was.
+	err   error
+	retry time.Time
+	tries int
 }
 
 // info is the common part of the verbose statuses of containerd and CRI-O. It is not
@@ -95,11 +103,12 @@ func inspectContainer(ctx context.Context, c *client, p *cri.Container, was deta
 		return detail{}, err
 	}
 	d := was
+	d.err, d.retry, d.tries = nil, time.Time{}, 0
 	d.state, d.status = p.State, answer.GetStatus()
 	if !was.verbose {
 		i := parseInfo(answer.GetInfo())
 		d.verbose = true
-		_, d.cgroup = splitCgroup(i.RuntimeSpec.Linux.CgroupsPath)
+		d.parent, d.cgroup = splitCgroup(i.RuntimeSpec.Linux.CgroupsPath)
 		// The configured score: the runtime may not have been permitted to set it.
 		if d.oom = i.Config.Linux.Resources.OOMScoreAdj; d.oom == nil {
 			d.oom = i.RuntimeSpec.Process.OOMScoreAdj
@@ -143,6 +152,26 @@ func sandboxOf(s *cri.PodSandbox, d detail, images map[string]string) inventory.
 		}
 	}
 	return sandbox
+}
+
+// Labels that the kubelet gives every container.
+const (
+	podName      = "io.kubernetes.pod.name"
+	podNamespace = "io.kubernetes.pod.namespace"
+	podUID       = "io.kubernetes.pod.uid"
+)
+
+// sandboxOfContainer makes the sandbox of a container that runs, by the container's labels: the runtime does
+// not list the sandbox; ok is false without labels. The kubelet names a static pod by a hash, in place of the uid.
+func sandboxOfContainer(p *cri.Container, d detail) (s inventory.Sandbox, ok bool) {
+	s = inventory.Sandbox{
+		ID: p.PodSandboxId, UID: types.UID(p.Labels[podUID]), Namespace: p.Labels[podNamespace], Name: p.Labels[podName],
+		Ready: true, Created: instant(p.CreatedAt), Cgroup: strings.TrimSuffix(d.parent, "/"),
+	}
+	if !strings.Contains(string(s.UID), "-") {
+		s.Annotations = map[string]string{podAnnotations[0]: "file", podAnnotations[1]: string(s.UID)}
+	}
+	return s, s.ID != "" && s.UID != "" && s.Name != ""
 }
 
 var containerStates = map[cri.ContainerState]string{
@@ -208,5 +237,8 @@ func imageNames(images []*cri.Image) map[string]string {
 }
 
 func imageOf(i *cri.Image, ofSandboxes bool) inventory.Image {
-	return inventory.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: int64(i.Size), Pinned: i.Pinned || ofSandboxes}
+	return inventory.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: bytesOf(i.Size), Pinned: i.Pinned || ofSandboxes}
 }
+
+// bytesOf is a size of the CRI; what no disk can hold is the most that can be told.
+func bytesOf(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -2,170 +2,219 @@ package cri
 
 import (
 	"context"
+	"maps"
 	"reflect"
-	"sync"
+	"slices"
 	"time"
 
-	"google.golang.org/grpc/codes"
-	"google.golang.org/grpc/status"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
 
-// inspectors is how many sandboxes and containers are inspected at the same time.
-const inspectors = 4
-
-// content is the last reported content of the runtime.
+// content is the last reported content of the runtime, and what it was made of.
 type content struct {
+	lists
 	sandboxes  map[string]inventory.Sandbox
 	containers map[string]inventory.Container
 	images     map[string]inventory.Image
 	layers     map[string]inventory.Layer
-	details    map[string]detail // by the id of the sandbox or container
 	// sandboxImage is the name of the sandbox image in the runtime's configuration.
 	sandboxImage string
+}
+
+// lists are the last answers of the list methods, and what the status methods added. The
+// goroutine of Run replaces them and changes none.
+type lists struct {
+	sandboxList   []*cri.PodSandbox
+	containerList []*cri.Container
+	imageList     []*cri.Image
+	// sandboxesStale: the last call failed.
+	sandboxesStale bool
+	// By the id of the sandbox or container; one without an entry has not been asked for yet.
+	sandboxDetails, containerDetails map[string]detail
 }
 
 func newContent() content {
 	return content{
 		sandboxes: map[string]inventory.Sandbox{}, containers: map[string]inventory.Container{}, images: map[string]inventory.Image{},
-		layers: map[string]inventory.Layer{}, details: map[string]detail{},
+		layers: map[string]inventory.Layer{},
 	}
 }
 
-// list lists the runtime's objects and sends what has changed. Images are listed last,
-// so that the image of every container is among them.
-func (r *Runtime) list(ctx context.Context, c *client) error {
-	sandboxes, err := c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
-	if err != nil {
-		return c.wrap("list sandboxes", err)
-	}
-	containers, err := c.ListContainers(ctx, &cri.ListContainersRequest{})
-	if err != nil {
-		return c.wrap("list containers", err)
-	}
-	if err := r.inspect(ctx, c, sandboxes.Items, containers.Containers); err != nil {
-		return c.wrap("inspect containers", err)
-	}
-	images, err := c.images.ListImages(ctx, &cri.ListImagesRequest{})
-	if err != nil {
-		return c.wrap("list images", err)
-	}
-	names := imageNames(images.Images)
-	next := newContent()
-	for _, s := range sandboxes.Items {
-		if s != nil && s.Id != "" {
-			next.sandboxes[s.Id] = sandboxOf(s, r.content.details[s.Id], names)
-		}
-	}
-	for _, p := range containers.Containers {
-		if p != nil && p.Id != "" {
-			next.containers[p.Id] = containerOf(p, r.content.details[p.Id], names)
-		}
-	}
-	for _, i := range images.Images {
-		if i != nil && i.Id != "" {
-			next.images[i.Id] = imageOf(i, names[r.content.sandboxImage] == i.Id)
-		}
-	}
-	r.sendChanges(&next)
-	return nil
-}
+// forget forgets what another runtime has; the next answer drops what was reported of that.
+func (c *content) forget() { c.lists, c.sandboxImage = lists{}, "" }
 
-// inspect reads what the lists do not have: of a sandbox once, of a container whenever
-// its state has changed.
-func (r *Runtime) inspect(ctx context.Context, c *client, sandboxes []*cri.PodSandbox, containers []*cri.Container) error {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	jobs := make(chan func() (string, detail, error))
-	var mu sync.Mutex
-	var running sync.WaitGroup
-	for range inspectors {
-		running.Go(func() {
-			for job := range jobs {
-				id, d, err := job()
-				switch {
-				case unusable(err):
-					cancel(err)
-				case err == nil:
-					mu.Lock()
-					r.content.details[id] = d
-					mu.Unlock()
-				case status.Code(err) != codes.NotFound: // removed since it was listed
-					r.log.Debug("could not read the status of a sandbox or container", "id", id, "error", err)
+// listSandboxes lists the sandboxes, and asks once for the status of each.
+func (s *session) listSandboxes() func(context.Context) (func(), error) {
+	known := s.content.sandboxDetails
+	return func(ctx context.Context) (func(), error) {
+		answer, err := s.c.ListPodSandbox(ctx, &cri.ListPodSandboxRequest{})
+		var details map[string]detail
+		var complete bool
+		if err == nil {
+			answer.Items = slices.DeleteFunc(answer.Items, func(p *cri.PodSandbox) bool { return p.GetId() == "" })
+			details, complete = inspect(ctx, answer.Items, known, func(*cri.PodSandbox, detail) bool { return false }, func(ctx context.Context, p *cri.PodSandbox, _ detail) (detail, error) {
+				return inspectSandbox(ctx, s.c, p.Id)
+			})
+		}
+		return func() {
+			s.note("ListPodSandbox", err)
+			s.content.sandboxesStale = err != nil
+			if err == nil {
+				s.content.sandboxList, s.content.sandboxDetails = answer.Items, details
+				s.note("PodSandboxStatus", failures(details))
+				if !complete {
+					nudge(s.changed)
 				}
 			}
-		})
+			s.sendChanges()
+		}, err
 	}
-	known := func(id string) (detail, bool) {
-		mu.Lock()
-		defer mu.Unlock()
-		d, known := r.content.details[id]
-		return d, known
-	}
-	for _, s := range sandboxes {
-		if _, known := known(s.GetId()); s.GetId() != "" && !known && ctx.Err() == nil {
-			jobs <- func() (string, detail, error) {
-				d, err := inspectSandbox(ctx, c, s.Id)
-				return s.Id, d, err
-			}
-		}
-	}
-	for _, p := range containers {
-		if d, known := known(p.GetId()); p.GetId() != "" && (!known || d.state != p.State) && ctx.Err() == nil {
-			jobs <- func() (string, detail, error) {
-				d, err := inspectContainer(ctx, c, p, d)
-				return p.Id, d, err
-			}
-		}
-	}
-	close(jobs)
-	running.Wait()
-	return context.Cause(ctx)
 }
 
-// sendChanges sends the differences between the last reported inventory and next, and
-// stores next.
-func (r *Runtime) sendChanges(next *content) {
-	was := &r.content
-	for id, sandbox := range next.sandboxes {
-		if before, known := was.sandboxes[id]; !known || !reflect.DeepEqual(before, sandbox) {
-			r.send(wire.FromAgent{Sandbox: &sandbox})
+// listContainers lists the containers, and asks for the status of those whose state has changed.
+func (s *session) listContainers() func(context.Context) (func(), error) {
+	known := s.content.containerDetails
+	return func(ctx context.Context) (func(), error) {
+		answer, err := s.c.ListContainers(ctx, &cri.ListContainersRequest{})
+		var details map[string]detail
+		var complete bool
+		if err == nil {
+			answer.Containers = slices.DeleteFunc(answer.Containers, func(p *cri.Container) bool { return p.GetId() == "" })
+			details, complete = inspect(ctx, answer.Containers, known, func(p *cri.Container, d detail) bool { return p.State != d.state }, func(ctx context.Context, p *cri.Container, was detail) (detail, error) {
+				return inspectContainer(ctx, s.c, p, was)
+			})
+		}
+		return func() {
+			s.note("ListContainers", err)
+			if err == nil {
+				s.content.containerList, s.content.containerDetails = answer.Containers, details
+				s.note("ContainerStatus", failures(details))
+				if !complete {
+					nudge(s.changed)
+				}
+			}
+			s.sendChanges()
+		}, err
+	}
+}
+
+func (s *session) listImages() func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		answer, err := s.c.images.ListImages(ctx, &cri.ListImagesRequest{})
+		return func() {
+			s.note("ListImages", err)
+			if err == nil {
+				s.content.imageList = answer.Images
+			}
+			s.sendChanges()
+		}, err
+	}
+}
+
+// inspect reads what the lists do not have: of an object that is new or has changed, and
+// again after a pause of one that could not be read. complete is false if there was no time for some,
+// of which the details have none.
+func inspect[T interface{ GetId() string }](ctx context.Context, listed []T, known map[string]detail, changed func(T, detail) bool, read func(context.Context, T, detail) (detail, error)) (details map[string]detail, complete bool) {
+	now := time.Now()
+	details = map[string]detail{}
+	var due []T
+	for _, object := range listed {
+		id := object.GetId()
+		d, is := known[id]
+		if is {
+			details[id] = d
+		}
+		if !is || d.retry.IsZero() && changed(object, d) || !d.retry.IsZero() && now.After(d.retry) {
+			due = append(due, object)
 		}
 	}
-	for id, container := range next.containers {
-		if before, known := was.containers[id]; !known || !reflect.DeepEqual(before, container) {
-			r.send(wire.FromAgent{Container: &container})
+	answers := each(ctx, due, func(ctx context.Context, object T) (detail, error) { return read(ctx, object, known[object.GetId()]) })
+	for i, answer := range answers {
+		id := due[i].GetId()
+		d := answer.value
+		if answer.err != nil {
+			d = known[id]
+			d.err, d.retry = answer.err, time.Now().Add(min(retryDetail<<d.tries, maxRetryDetail))
+			d.tries = min(d.tries+1, 8)
+		}
+		details[id] = d
+	}
+	return details, len(answers) == len(due)
+}
+
+// sendChanges sends the differences between the last reported inventory and what the runtime
+// says now.
+func (r *Runtime) sendChanges() {
+	was, next := &r.content, newContent()
+	names := imageNames(was.imageList)
+	for _, s := range was.sandboxesInUse() {
+		if d, tried := was.sandboxDetails[s.Id]; tried {
+			next.sandboxes[s.Id] = sandboxOf(s, d, names)
 		}
 	}
-	for id, image := range next.images {
-		if before, known := was.images[id]; !known || !reflect.DeepEqual(before, image) {
-			r.send(wire.FromAgent{Image: &image})
+	for _, p := range was.containerList {
+		d, tried := was.containerDetails[p.Id]
+		if !tried {
+			continue
+		}
+		next.containers[p.Id] = containerOf(p, d, names)
+		if _, known := next.sandboxes[p.PodSandboxId]; !known && p.State == cri.ContainerState_CONTAINER_RUNNING {
+			if sandbox, ok := sandboxOfContainer(p, d); ok {
+				next.sandboxes[sandbox.ID] = sandbox
+			}
 		}
 	}
-	drop(r, was.sandboxes, next.sandboxes)
-	drop(r, was.containers, next.containers)
-	drop(r, was.images, next.images)
+	for _, i := range was.imageList {
+		if i != nil && i.Id != "" {
+			next.images[i.Id] = imageOf(i, names[was.sandboxImage] == i.Id)
+		}
+	}
+	send(r, was.sandboxes, next.sandboxes, func(s inventory.Sandbox) wire.FromAgent { return wire.FromAgent{Sandbox: &s} })
+	send(r, was.containers, next.containers, func(c inventory.Container) wire.FromAgent { return wire.FromAgent{Container: &c} })
+	send(r, was.images, next.images, func(i inventory.Image) wire.FromAgent { return wire.FromAgent{Image: &i} })
 	was.sandboxes, was.containers, was.images = next.sandboxes, next.containers, next.images
 }
 
-// drop sends the ids that no longer exist.
-func drop[T any](r *Runtime, was, is map[string]T) {
+// sandboxesInUse are the listed sandboxes; while they cannot be listed, those last listed
+// that have a container.
+func (l *lists) sandboxesInUse() []*cri.PodSandbox {
+	if !l.sandboxesStale {
+		return l.sandboxList
+	}
+	used := map[string]bool{}
+	for _, p := range l.containerList {
+		used[p.PodSandboxId] = true
+	}
+	return slices.DeleteFunc(slices.Clone(l.sandboxList), func(s *cri.PodSandbox) bool { return !used[s.Id] })
+}
+
+// send sends what is new or has changed, and the ids that no longer exist.
+func send[T any](r *Runtime, was, is map[string]T, message func(T) wire.FromAgent) {
+	for _, id := range slices.Sorted(maps.Keys(is)) {
+		if before, known := was[id]; !known || !reflect.DeepEqual(before, is[id]) {
+			r.send(message(is[id]))
+		}
+	}
 	for id := range was {
 		if _, there := is[id]; !there {
 			r.send(wire.FromAgent{Removed: id})
-			delete(r.content.details, id)
 			delete(r.content.layers, id)
 		}
 	}
 }
 
-// instant is a time of the CRI, nanoseconds since the epoch; zero is none.
+// instant is a time of the CRI, nanoseconds since the epoch; zero is none. A time that is yet
+// to come is now.
 func instant(nanoseconds int64) time.Time {
 	if nanoseconds <= 0 {
 		return time.Time{}
 	}
-	return time.Unix(0, nanoseconds)
+	at := time.Unix(0, nanoseconds)
+	if now := time.Now(); at.After(now) {
+		return now
+	}
+	return at
 }

@@ -38,7 +38,7 @@ func (r *Runtime) answer(o wire.Order, err error) {
 	d := wire.Done{ID: o.ID}
 	if err != nil {
 		d.Error = err.Error()
-		d.Away = errors.Is(err, wire.ErrAway) || unusable(err)
+		d.Away = errors.Is(err, wire.ErrAway) || isAway(err)
 	}
 	r.send(wire.FromAgent{Done: &d})
 }

@@ -1,14 +1,17 @@
 // Package cri is the client of the container runtime over the Container Runtime
 // Interface, v1: it reports what the runtime has as that changes, and executes orders.
-// Every call has a deadline. A runtime that hangs or is down blocks nothing outside
-// this package. The package decides nothing.
+// Every call has a deadline, and each method and each object fails by itself. A runtime that
+// hangs or is down blocks nothing outside this package. The package decides nothing.
 package cri
 
 import (
 	"context"
 	"fmt"
 	"log/slog"
+	"maps"
 	"net"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -30,12 +33,16 @@ const (
 	// each time, up to lastRetry.
 	firstRetry = 100 * time.Millisecond
 	lastRetry  = 5 * time.Second
+	// samePatience is how long the endpoint that has answered is tried alone before others are
+	// tried, too.
+	samePatience = 10 * time.Second
 	// maxOrders bounds the queued orders.
 	maxOrders = 256
 )
 
-// Dial connects to the runtime and returns its endpoint.
-type Dial func(context.Context) (conn net.Conn, endpoint string, err error)
+// Dial connects to the runtime and returns its endpoint: to the last one that was used, or if
+// next is set to another one, if there is any.
+type Dial func(ctx context.Context, last string, next bool) (conn net.Conn, endpoint string, err error)
 
 // Config of a Runtime.
 type Config struct {
@@ -55,8 +62,13 @@ type Runtime struct {
 	orders           chan wire.Order
 	inFlight         atomic.Int64 // orders without an answer
 
-	status  inventory.Runtime // owned by the goroutine of Run
-	content content           // likewise
+	// Owned by the goroutine of Run.
+	status        inventory.Runtime
+	content       content
+	faults        map[string]*fault // by CRI method
+	away          fault             // of the connection
+	refusals      map[string]string // errors by the endpoint, since one answered
+	saidConnected bool              // the last log line about the connection says that the runtime answers
 
 	mu     sync.Mutex
 	client *client // nil while the runtime does not answer
@@ -67,6 +79,7 @@ type Runtime struct {
 func New(cfg Config, say func(wire.FromAgent), log *slog.Logger) *Runtime {
 	return &Runtime{
 		cfg: cfg, send: say, log: log, calls: newCalls(), content: newContent(),
+		faults: map[string]*fault{}, refusals: map[string]string{},
 		changed: make(chan struct{}, 1), refresh: make(chan struct{}, 1), orders: make(chan wire.Order, maxOrders),
 	}
 }
@@ -86,115 +99,33 @@ func (r *Runtime) Run(ctx context.Context) {
 	var running sync.WaitGroup
 	defer running.Wait()
 	running.Go(func() { r.serveOrders(ctx) })
+	var last string      // the endpoint of the last session
+	var worked time.Time // when a session ended that had worked
 	for failures := 0; ; failures++ {
-		listed, err := r.session(ctx)
+		c, err := newClient(ctx, r.cfg.Dial, r.calls, last, time.Since(worked) > samePatience)
+		at := ""
+		if err == nil {
+			if at = c.endpoint; at != last && last != "" {
+				r.content.forget()
+			}
+			last, r.status.Endpoint = at, at
+			s := r.newSession(c)
+			err = s.run(ctx)
+			if s.listed {
+				failures, worked = 0, time.Now()
+			}
+			c.close()
+		}
 		if ctx.Err() != nil {
 			return
 		}
-		if listed {
-			failures = 0
-		}
-		r.disconnected(err)
+		r.disconnected(at, err)
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(min(firstRetry<<min(failures, 10), lastRetry)):
 		}
 	}
-}
-
-// session uses one connection until the runtime does not answer.
-func (r *Runtime) session(ctx context.Context) (listed bool, err error) {
-	ctx, cancel := context.WithCancel(ctx)
-	defer cancel()
-	c, err := newClient(r.cfg.Dial, r.calls)
-	if err != nil {
-		return false, err
-	}
-	defer c.close()
-	if err := r.identify(ctx, c); err != nil {
-		return false, err
-	}
-	defer r.setClient(nil)
-	var events atomic.Bool // the runtime sends container events
-	var following sync.WaitGroup
-	defer following.Wait()
-	defer cancel()
-	if broadcasts(r.status.Name, r.status.Version) && !r.calls.isMissing(eventMethod) {
-		events.Store(true)
-		following.Go(func() {
-			r.events(ctx, c)
-			events.Store(false)
-			nudge(r.changed)
-		})
-	}
-	next := time.NewTimer(pollPeriod)
-	defer next.Stop()
-	measure := time.NewTicker(r.cfg.StatsInterval)
-	defer measure.Stop()
-	for measuring := true; ; {
-		if err := r.list(ctx, c); err != nil {
-			return listed, err
-		}
-		if !listed {
-			listed = true
-			r.send(wire.FromAgent{Listed: true})
-			r.setClient(c)
-			r.connected()
-		}
-		if measuring {
-			if err := r.measure(ctx, c); err != nil {
-				return listed, err
-			}
-		}
-		next.Reset(map[bool]time.Duration{true: eventPeriod, false: pollPeriod}[events.Load()])
-		if measuring, err = r.wait(ctx, next.C, measure.C); err != nil {
-			return listed, err
-		}
-	}
-}
-
-// wait returns when a listing is due, and whether a measurement is due too.
-func (r *Runtime) wait(ctx context.Context, poll, measure <-chan time.Time) (measuring bool, err error) {
-	select {
-	case <-ctx.Done():
-		return false, ctx.Err()
-	case <-poll:
-	case <-measure:
-		measuring = true
-	case <-r.refresh:
-		return true, nil
-	case <-r.changed:
-		select {
-		case <-ctx.Done():
-			return false, ctx.Err()
-		case <-time.After(settle):
-		}
-		select { // the listing begins after these changes
-		case <-r.changed:
-		default:
-		}
-	}
-	return measuring, nil
-}
-
-// identify asks for the runtime's name and version.
-func (r *Runtime) identify(ctx context.Context, c *client) error {
-	version, err := c.Version(ctx, &cri.VersionRequest{})
-	if err != nil {
-		return c.wrap("ask the container runtime for its version", err)
-	}
-	if version.RuntimeName != r.status.Name || version.RuntimeVersion != r.status.Version {
-		r.calls.clearMissing()
-	}
-	r.status.Name, r.status.Version, r.status.Endpoint = version.RuntimeName, version.RuntimeVersion, c.at()
-	r.content.sandboxImage = ""
-	answer, err := c.Status(ctx, &cri.StatusRequest{Verbose: true})
-	if unusable(err) {
-		return c.wrap("ask the container runtime for its status", err)
-	}
-	r.content.sandboxImage = sandboxImage(answer.GetInfo()["config"])
-	return nil
 }
 
 func (r *Runtime) setClient(c *client) {
@@ -209,22 +140,45 @@ func (r *Runtime) current() *client {
 	return r.client
 }
 
+// connected reports that the runtime answers, which is logged once after each line that says
+// that it does not.
 func (r *Runtime) connected() {
 	r.status.Connected, r.status.Since, r.status.Error = true, time.Now(), ""
+	clear(r.refusals)
+	if r.saidConnected {
+		return
+	}
+	r.saidConnected = true
+	r.calls.copyTo(&r.status)
 	r.log.Info("the container runtime answers", "name", r.status.Name, "version", r.status.Version, "endpoint", r.status.Endpoint,
-		"sandboxes", len(r.content.sandboxes), "containers", len(r.content.containers), "images", len(r.content.images))
-	r.sendStatus()
+		"sandboxes", len(r.content.sandboxes), "containers", len(r.content.containers), "images", len(r.content.images),
+		"missing", r.status.Missing)
 }
 
-// disconnected reports that the runtime does not answer.
-func (r *Runtime) disconnected(err error) {
-	if r.status.Connected || r.status.Error != err.Error() {
-		r.log.Warn("the container runtime does not answer", "error", err)
+// disconnected reports that the runtime does not answer: by each endpoint that was tried since one answered.
+func (r *Runtime) disconnected(endpoint string, err error) {
+	if r.status.Connected && time.Since(r.status.Since) > settledAfter {
+		r.away = fault{}
+	}
+	if r.away.begins(fmt.Errorf("%s%w", endpoint, err), time.Now()) {
+		r.log.Warn("the container runtime does not answer", "endpoint", endpoint, "error", err)
+		r.saidConnected = false
 	}
 	if r.status.Connected || r.status.Since.IsZero() {
 		r.status.Connected, r.status.Since = false, time.Now()
 	}
+	r.refusals[endpoint] = err.Error()
+	if endpoint != "" {
+		delete(r.refusals, "")
+	}
 	r.status.Error = err.Error()
+	if len(r.refusals) > 1 {
+		var all []string
+		for _, at := range slices.Sorted(maps.Keys(r.refusals)) {
+			all = append(all, strings.TrimPrefix(at+": "+r.refusals[at], ": "))
+		}
+		r.status.Error = strings.Join(all, "; ")
+	}
 	r.sendStatus()
 }
 
@@ -232,14 +186,14 @@ func (r *Runtime) disconnected(err error) {
 func (r *Runtime) sendStatus() {
 	r.calls.copyTo(&r.status)
 	status := r.status
+	status.Failing = failing(r.faults)
 	r.send(wire.FromAgent{Runtime: &status})
 }
 
 const eventMethod = "GetContainerEvents"
 
-// events triggers a listing for each container event; when the stream ends, the runtime
-// is polled.
-func (r *Runtime) events(ctx context.Context, c *client) {
+// receiveEvents triggers a listing for each container event, until the stream ends.
+func (r *Runtime) receiveEvents(ctx context.Context, c *client) error {
 	stream, err := c.GetContainerEvents(ctx, &cri.GetEventsRequest{})
 	for err == nil {
 		if _, err = stream.Recv(); err == nil {
@@ -247,9 +201,7 @@ func (r *Runtime) events(ctx context.Context, c *client) {
 		}
 	}
 	r.calls.record(eventMethod, 0, err)
-	if ctx.Err() == nil {
-		r.log.Info("the container runtime sends no container events and is polled", "every", pollPeriod, "error", err)
-	}
+	return err
 }
 
 // broadcasts says whether every subscriber of container events gets all of them. Before

@@ -2,6 +2,7 @@ package cri
 
 import (
 	"errors"
+	"log/slog"
 	"slices"
 	"strings"
 	"testing"
@@ -11,6 +12,7 @@ import (
 	"google.golang.org/grpc/codes"
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 
+	"github.com/evictd/evictd/cri/critest"
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/internal/wire"
 )
@@ -21,15 +23,15 @@ func container(id string, state cri.ContainerState) *cri.Container {
 
 func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{
-			name: "old", version: "1",
-			sandboxes:  []*cri.PodSandbox{nil, {}, {Id: "s"}},
-			containers: []*cri.Container{nil, {}, {Id: "c"}},
-			images:     []*cri.Image{nil, {}, {Id: "i"}},
-			stats: func(id string) (*cri.ContainerStats, error) {
+		f := &critest.Server{
+			RuntimeName: "old", RuntimeVersion: "1",
+			Sandboxes:  []*cri.PodSandbox{nil, {}, {Id: "s"}},
+			Containers: []*cri.Container{nil, {}, {Id: "c"}},
+			Images:     []*cri.Image{nil, {}, {Id: "i"}},
+			Stats: func(id string) (*cri.ContainerStats, error) {
 				return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{}}, nil
 			},
-			disks: &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{nil, {}, {FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}},
+			Disks: &cri.ImageFsInfoResponse{ImageFilesystems: []*cri.FilesystemUsage{nil, {}, {FsId: &cri.FilesystemIdentifier{Mountpoint: "/images"}}}},
 		}
 		_, h := start(t, f)
 		h.await(t, "all to be listed", func(m *wire.FromAgent) bool { return m.Listed })
@@ -51,11 +53,11 @@ func TestFieldsThatARuntimeLeavesOutAreUnknownAndNeverMissedIn(t *testing.T) {
 
 func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}, stats: func(id string) (*cri.ContainerStats, error) {
+		f := &critest.Server{RuntimeName: "old", RuntimeVersion: "1", Containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}, Stats: func(id string) (*cri.ContainerStats, error) {
 			return &cri.ContainerStats{Attributes: &cri.ContainerAttributes{Id: id}, WritableLayer: &cri.FilesystemUsage{UsedBytes: &cri.UInt64Value{Value: 7}}}, nil
 		}}
 		_, h := start(t, f)
-		await(t, "surveys", func() bool { return f.count("ContainerStats") > 3 && !h.state().Surveyed.IsZero() })
+		await(t, "surveys", func() bool { return f.Count("ContainerStats") > 3 && !h.state().Surveyed.IsZero() })
 		if layer := h.await(t, "a layer", func(m *wire.FromAgent) bool { return len(m.Layers) == 1 }).Layers[0]; *layer.Bytes != 7 {
 			t.Errorf("layer %+v, want 7 bytes", layer)
 		}
@@ -64,7 +66,7 @@ func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 			t.Errorf("missing %v, want %v", missing, want)
 		}
 		for _, method := range want {
-			if n := f.count(method); n != 1 {
+			if n := f.Count(method); n != 1 {
 				t.Errorf("%s was asked %d times, want once", method, n)
 			}
 		}
@@ -73,8 +75,8 @@ func TestWhatIsNotImplementedIsAskedOnceAndDoneWithout(t *testing.T) {
 
 func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED), container("silent", cri.ContainerState_CONTAINER_EXITED)}}
-		f.stats = func(id string) (*cri.ContainerStats, error) {
+		f := &critest.Server{RuntimeName: "old", RuntimeVersion: "1", Containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED), container("silent", cri.ContainerState_CONTAINER_EXITED)}}
+		f.Stats = func(id string) (*cri.ContainerStats, error) {
 			switch id {
 			case "exited": // containerd
 				return nil, errors.New("unexpected metrics response: []")
@@ -94,11 +96,10 @@ func TestContainerWhoseStatsFailSpoilsNoOthers(t *testing.T) {
 
 func TestRuntimeThatHangsIsDisconnectedAndBlocksNoOrders(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
+		f := &critest.Server{RuntimeName: "old", RuntimeVersion: "1", Containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_EXITED)}}
 		r, h := start(t, f)
 		await(t, "the runtime", func() bool { return h.state().Connected })
-		hung := make(chan struct{})
-		f.change(func(f *fake) { f.hung = hung })
+		f.Change(func(f *critest.Server) { f.Faults = map[string]critest.Fault{critest.Every: critest.Hangs} })
 		began := time.Now()
 		r.Execute(wire.Order{ID: 1, Kind: wire.RemoveContainer, Target: "c", Deadline: wire.Instant{Time: began.Add(200 * time.Millisecond)}})
 		done := h.await(t, "the order to fail", func(m *wire.FromAgent) bool { return m.Done != nil }).Done
@@ -106,8 +107,7 @@ func TestRuntimeThatHangsIsDisconnectedAndBlocksNoOrders(t *testing.T) {
 			t.Errorf("done %+v, want its deadline to have passed", done)
 		}
 		await(t, "the runtime to count as away", func() bool { stands := h.state(); return !stands.Connected && stands.Error != "" })
-		f.change(func(f *fake) { f.hung = nil })
-		close(hung)
+		f.Change(func(f *critest.Server) { f.Faults = nil })
 		await(t, "the runtime to be found again", func() bool { return h.state().Connected })
 	})
 }
@@ -115,9 +115,9 @@ func TestRuntimeThatHangsIsDisconnectedAndBlocksNoOrders(t *testing.T) {
 func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := make(socket)
-		f := &fake{name: "old", version: "1", containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}}
-		stop := f.serve(s)
-		r, h := listen(t, s)
+		f := &critest.Server{RuntimeName: "old", RuntimeVersion: "1", Containers: []*cri.Container{container("c", cri.ContainerState_CONTAINER_RUNNING)}}
+		stop := serve(f, s)
+		r, h := listen(t, s, slog.DiscardHandler)
 		await(t, "the runtime", func() bool { return h.state().Connected })
 		stop()
 		await(t, "its end", func() bool { return !h.state().Connected })
@@ -125,8 +125,8 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 		if done := h.await(t, "an answer", func(m *wire.FromAgent) bool { return m.Done != nil }).Done; done.Error != wire.ErrAway.Error() || !done.Away {
 			t.Errorf("done %+v, want %v", done, wire.ErrAway)
 		}
-		again := &fake{name: "new", version: "2"}
-		t.Cleanup(again.serve(s))
+		again := &critest.Server{RuntimeName: "new", RuntimeVersion: "2"}
+		t.Cleanup(serve(again, s))
 		h.await(t, "the container to be dropped", func(m *wire.FromAgent) bool { return m.Removed == "c" })
 		await(t, "the new one", func() bool { stands := h.state(); return stands.Connected && stands.Name == "new" })
 	})
@@ -134,11 +134,11 @@ func TestRuntimeThatIsStartedAgainIsFoundAndWhatHasGoneIsDropped(t *testing.T) {
 
 func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{name: "containerd", version: "v2.4.2", events: make(chan struct{})}
+		f := &critest.Server{RuntimeName: "containerd", RuntimeVersion: "v2.4.2", Events: make(chan struct{})}
 		_, h := start(t, f)
 		await(t, "the runtime", func() bool { return h.state().Connected })
-		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
-		f.events <- struct{}{}
+		f.Change(func(f *critest.Server) { f.Sandboxes = []*cri.PodSandbox{{Id: "new"}} })
+		f.Events <- struct{}{}
 		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
 		for version, want := range map[string]bool{"containerd v2.0.0": true, "containerd 2.4.2+unknown": true, "containerd 1.6.20~ds1": false, "containerd v1.7.1": false, "cri-o 1.34.0": false, "containerd ": false} {
 			name, version, _ := strings.Cut(version, " ")
@@ -151,12 +151,12 @@ func TestChangesAreListedBeforeEverySubscriberIsNotified(t *testing.T) {
 
 func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{name: "containerd", version: "v2.4.2"}
+		f := &critest.Server{RuntimeName: "containerd", RuntimeVersion: "v2.4.2"}
 		_, h := start(t, f)
 		await(t, "events to be asked for", func() bool { return slices.Contains(h.state().Missing, eventMethod) })
-		f.change(func(f *fake) { f.sandboxes = []*cri.PodSandbox{{Id: "new"}} })
+		f.Change(func(f *critest.Server) { f.Sandboxes = []*cri.PodSandbox{{Id: "new"}} })
 		h.await(t, "the sandbox", func(m *wire.FromAgent) bool { return m.Sandbox != nil && m.Sandbox.ID == "new" })
-		if n := f.count(eventMethod); n > 1 || !h.state().Connected {
+		if n := f.Count(eventMethod); n > 1 || !h.state().Connected {
 			t.Errorf("events were asked for %d times, connected %v", n, h.state().Connected)
 		}
 	})
@@ -164,10 +164,10 @@ func TestRuntimeWithoutEventsIsPolled(t *testing.T) {
 
 func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := &fake{
-			name: "old", version: "1",
-			containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED)},
-			images:     []*cri.Image{{Id: "sha", RepoTags: []string{"image"}}, {Id: "unused"}, {Id: "kept", Pinned: true}},
+		f := &critest.Server{
+			RuntimeName: "old", RuntimeVersion: "1",
+			Containers: []*cri.Container{container("runs", cri.ContainerState_CONTAINER_RUNNING), container("exited", cri.ContainerState_CONTAINER_EXITED)},
+			Images:     []*cri.Image{{Id: "sha", RepoTags: []string{"image"}}, {Id: "unused"}, {Id: "kept", Pinned: true}},
 		}
 		r, h := start(t, f)
 		await(t, "the runtime", func() bool { return h.state().Connected })
@@ -193,11 +193,11 @@ func TestWhatRunsAndWhatIsInUseIsNotRemoved(t *testing.T) {
 			}
 		}
 		await(t, "all orders to be over", r.Idle)
-		f.mu.Lock()
-		defer f.mu.Unlock()
-		if want := []string{"exited", "unused"}; !slices.Equal(f.removed, want) {
-			t.Errorf("removed %v, want %v", f.removed, want)
-		}
+		f.Change(func(f *critest.Server) {
+			if want := []string{"exited", "unused"}; !slices.Equal(f.Removed, want) {
+				t.Errorf("removed %v, want %v", f.Removed, want)
+			}
+		})
 	})
 }
 

@@ -2,6 +2,9 @@ package cri
 
 import (
 	"context"
+	"maps"
+	"math"
+	"path"
 	"reflect"
 	"slices"
 	"time"
@@ -15,74 +18,71 @@ import (
 // maxLayers bounds the layers in one message.
 const maxLayers = 256
 
-// measure reads writable layers and filesystems, sends what has changed, and when it
-// was read. A value that cannot be read stays as it was.
-func (r *Runtime) measure(ctx context.Context, c *client) error {
-	start := time.Now()
-	all, err := r.stats(ctx, c)
-	if unusable(err) {
-		return c.wrap("measure containers", err)
+// measureLayers reads the writable layers, sends those that have changed, and when they were
+// asked for. A value that cannot be read stays as it was.
+func (s *session) measureLayers() func(context.Context) (func(), error) {
+	ids := slices.Sorted(maps.Keys(s.content.containers))
+	return func(ctx context.Context) (func(), error) {
+		start := time.Now()
+		all, unlisted, err := s.stats(ctx, ids)
+		return func() {
+			s.note("ListContainerStats", unlisted)
+			var changed []inventory.Layer
+			for _, stats := range all {
+				layer, known := layerOf(stats)
+				if !known || s.content.containers[layer.Container].ID == "" || reflect.DeepEqual(s.content.layers[layer.Container], layer) {
+					continue
+				}
+				s.content.layers[layer.Container] = layer
+				changed = append(changed, layer)
+			}
+			for layers := range slices.Chunk(changed, maxLayers) {
+				s.send(wire.FromAgent{Layers: layers})
+			}
+			if err == nil {
+				s.status.Surveyed = start
+			}
+		}, err
 	}
-	complete := err == nil
-	var changed []inventory.Layer
-	for _, s := range all {
-		layer, known := layerOf(s)
-		if !known || r.content.containers[layer.Container].ID == "" || reflect.DeepEqual(r.content.layers[layer.Container], layer) {
-			continue
-		}
-		r.content.layers[layer.Container] = layer
-		changed = append(changed, layer)
-	}
-	for layers := range slices.Chunk(changed, maxLayers) {
-		r.send(wire.FromAgent{Layers: layers})
-	}
-	disks, err := c.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
-	if unusable(err) {
-		return c.wrap("measure the runtime's filesystems", err)
-	}
-	if err == nil {
-		r.status.ImageFs, r.status.ContainerFs = filesystems(disks.GetImageFilesystems()), filesystems(disks.GetContainerFilesystems())
-	}
-	if complete {
-		r.status.Surveyed = start
-	}
-	r.sendStatus()
-	return nil
 }
 
-// stats measures all containers: with one call, by sandbox where the runtime does not
-// support that, or each container by itself where one container fails the list.
-func (r *Runtime) stats(ctx context.Context, c *client) (all []*cri.ContainerStats, err error) {
-	answer, err := c.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
-	if err == nil || unusable(err) {
-		return answer.GetStats(), err
+// measureDisks reads the filesystems of images and writable layers. They stay as they were if they cannot be read.
+func (s *session) measureDisks() func(context.Context) (func(), error) {
+	return func(ctx context.Context) (func(), error) {
+		answer, err := s.c.images.ImageFsInfo(ctx, &cri.ImageFsInfoRequest{})
+		return func() {
+			s.note("ImageFsInfo", err)
+			if err == nil {
+				s.status.ImageFs, s.status.ContainerFs = filesystems(answer.GetImageFilesystems()), filesystems(answer.GetContainerFilesystems())
+			}
+		}, err
 	}
-	bySandbox, err := c.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{})
-	if unusable(err) {
-		return nil, err
+}
+
+// stats measures all containers: with one call, by sandbox, or each container by itself, as the
+// runtime supports it and has an answer. unlisted is the error of the one call.
+func (s *session) stats(ctx context.Context, ids []string) (all []*cri.ContainerStats, unlisted, err error) {
+	answer, unlisted := s.c.ListContainerStats(ctx, &cri.ListContainerStatsRequest{})
+	if unlisted == nil {
+		return answer.GetStats(), nil, nil
 	}
-	if err == nil {
-		for _, s := range bySandbox.GetStats() {
-			all = append(all, s.GetLinux().GetContainers()...)
+	if bySandbox, err := s.c.ListPodSandboxStats(ctx, &cri.ListPodSandboxStatsRequest{}); err == nil {
+		for _, stats := range bySandbox.GetStats() {
+			all = append(all, stats.GetLinux().GetContainers()...)
 		}
-		return all, nil
+		return all, unlisted, nil
 	}
-	var failed error
-	for id := range r.content.containers {
-		one, err := c.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
-		switch {
-		case unusable(err):
-			return nil, err
-		case err != nil: // probably exited
-			failed = err
-		default:
-			all = append(all, one.GetStats())
+	for _, one := range each(ctx, ids, func(ctx context.Context, id string) (*cri.ContainerStatsResponse, error) {
+		return s.c.ContainerStats(ctx, &cri.ContainerStatsRequest{ContainerId: id})
+	}) {
+		if one.err == nil { // a container that has ended has none
+			all = append(all, one.value.GetStats())
 		}
 	}
 	if len(all) == 0 {
-		return nil, failed
+		err = unlisted
 	}
-	return all, nil
+	return all, unlisted, err
 }
 
 func layerOf(s *cri.ContainerStats) (layer inventory.Layer, known bool) {
@@ -95,7 +95,7 @@ func layerOf(s *cri.ContainerStats) (layer inventory.Layer, known bool) {
 
 func filesystems(all []*cri.FilesystemUsage) (known []inventory.Filesystem) {
 	for _, f := range all {
-		if at := f.GetFsId().GetMountpoint(); at != "" {
+		if at := f.GetFsId().GetMountpoint(); path.IsAbs(at) {
 			known = append(known, inventory.Filesystem{Mountpoint: at, Bytes: amount(f.UsedBytes), Inodes: amount(f.InodesUsed), At: instant(f.Timestamp)})
 		}
 	}
@@ -103,9 +103,8 @@ func filesystems(all []*cri.FilesystemUsage) (known []inventory.Filesystem) {
 }
 
 func amount(v *cri.UInt64Value) *int64 {
-	if v == nil {
+	if v == nil || v.Value > math.MaxInt64 {
 		return nil
 	}
-	n := int64(v.Value)
-	return &n
+	return new(int64(v.Value))
 }

@@ -15,6 +15,9 @@ type Runtime struct {
 	Error string `json:"error,omitempty"`
 	// Missing are the CRI methods that the runtime does not implement.
 	Missing []string `json:"missing,omitempty"`
+	// Failing has the error of each CRI method that fails, or fails for some objects; what the others
+	// say stays in use.
+	Failing map[string]string `json:"failing,omitempty"`
 	// ImageFs and ContainerFs are as the runtime reports them.
 	ImageFs     []RuntimeFilesystem `json:"imageFs,omitempty"`
 	ContainerFs []RuntimeFilesystem `json:"containerFs,omitempty"`

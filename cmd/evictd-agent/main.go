@@ -6,6 +6,7 @@ package main
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -47,7 +48,7 @@ const finishTimeout = 1500 * time.Millisecond
 func main() { os.Exit(cli.Execute(context.Background(), newCommand(), os.Args[1:])) }
 
 func newCommand() *cobra.Command {
-	return cli.New(name, "Connects to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand())
+	return cli.New(name, "Connects to the API server and the container runtime for evictd, which starts it", version, runCommand(), checkCommand(), askCommand())
 }
 
 // serverFlags adds the flags that name the API server; without them evictd does. It
@@ -87,6 +88,32 @@ func checkCommand() *cobra.Command {
 		return errors.Join(err, checkSocket(c.Flag("server").Value.String()))
 	}
 	return c
+}
+
+// askPatience is how long a container runtime may take to tell its version.
+const askPatience = 3 * time.Second
+
+// askCommand is what `evictd doctor` runs: it speaks no gRPC itself.
+func askCommand() *cobra.Command {
+	return &cobra.Command{
+		Use: "ask SOCKET...", Short: "Ask the container runtimes behind unix sockets for their versions", Args: cobra.MinimumNArgs(1),
+		RunE: func(c *cobra.Command, paths []string) error {
+			answers := make([]wire.RuntimeAnswer, len(paths))
+			var asking sync.WaitGroup
+			for i, path := range paths {
+				asking.Go(func() {
+					ctx, cancel := context.WithTimeout(c.Context(), askPatience)
+					defer cancel()
+					name, version, err := cri.Ask(ctx, path)
+					if answers[i] = (wire.RuntimeAnswer{Socket: path, Name: name, Version: version}); err != nil {
+						answers[i].Error = err.Error()
+					}
+				})
+			}
+			asking.Wait()
+			return json.NewEncoder(c.OutOrStdout()).Encode(answers)
+		},
+	}
 }
 
 // checkSocket says whether this user can reach the embedded API's socket, which need

@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"runtime"
 	"slices"
 	"strconv"
@@ -23,6 +25,7 @@ import (
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/oom/watch"
 )
@@ -195,19 +198,15 @@ func podsFindings(ctx context.Context, client *serve.Client) []finding {
 	return []finding{about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready")}
 }
 
-// runtimeFinding is what the running daemon has found of the container runtime,
-// or without one whether there is a socket that takes connections.
+// runtimeFinding is what the running daemon has found of the container runtime, or else what those
+// behind the usual sockets answer now.
 func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	const name = "container runtime"
 	lost := "pods come from manifests and the API server alone, soft victims are not stopped by their images' signals, writable layers are not measured and images not collected"
 	status, err := standing(ctx, client)
 	if err != nil {
-		conn, at, err := daemon.RuntimeEndpoint("").Connect()
-		if err != nil {
-			return finding{Name: name, Is: err.Error(), Lost: lost}
-		}
-		conn.Close()
-		return finding{Name: name, OK: true, Is: at + " takes connections"}
+		is, ok := askRuntimes(ctx, daemon.RuntimeEndpoint("").Sockets())
+		return about(name, is, ok, lost)
 	}
 	r := status.Runtime
 	switch {
@@ -220,7 +219,39 @@ func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	if len(r.Missing) > 0 {
 		is += ", without " + strings.Join(r.Missing, ", ")
 	}
-	return finding{Name: name, OK: true, Is: is}
+	for _, method := range slices.Sorted(maps.Keys(r.Failing)) {
+		is += "; " + method + " fails: " + r.Failing[method]
+	}
+	return about(name, is, len(r.Failing) == 0, "what the failing calls would say is not known, or as old as their last answer; what the others say stays in use")
+}
+
+// askRuntimes says what the runtimes behind sockets answer, and whether one does. The agent asks.
+func askRuntimes(ctx context.Context, sockets []string) (is string, ok bool) {
+	if len(sockets) == 0 {
+		return "no socket of a container runtime found", false
+	}
+	self, err := os.Executable()
+	if err != nil {
+		return err.Error(), false
+	}
+	said, err := exec.CommandContext(ctx, filepath.Join(filepath.Dir(self), "evictd-agent"), append([]string{"ask"}, sockets...)...).Output()
+	if err != nil {
+		return fmt.Sprintf("%s: whether it answers is not known: %v", strings.Join(sockets, ", "), err), false
+	}
+	var answers []wire.RuntimeAnswer
+	if err := json.Unmarshal(said, &answers); err != nil {
+		return fmt.Sprintf("read the answer of evictd-agent: %v", err), false
+	}
+	var lines []string
+	for _, a := range answers {
+		if a.Error != "" {
+			lines = append(lines, fmt.Sprintf("unix:%s does not: %s", a.Socket, a.Error))
+			continue
+		}
+		ok = true
+		lines = append(lines, fmt.Sprintf("%s %s at unix:%s answers", a.Name, a.Version, a.Socket))
+	}
+	return strings.Join(lines, "; "), ok
 }
 
 // apiFindings are what the running daemon has found of its API server: whether

@@ -25,6 +25,7 @@ func TestDoctorShowsHowTheDaemonStandsToItsContainerRuntime(t *testing.T) {
 		{"none", nil, "-- evictd is configured to use none"},
 		{"away", &nodestatus.Runtime{Error: "no socket"}, "-- no socket"},
 		{"answers", &nodestatus.Runtime{Connected: true, Name: "containerd", Version: "v9", Endpoint: "unix:/x", Missing: []string{"A", "B"}}, "ok containerd v9 at unix:/x answers since 0001-01-01T00:00:00Z, without A, B"},
+		{"fails in part", &nodestatus.Runtime{Connected: true, Name: "cri-o", Version: "1", Endpoint: "unix:/x", Failing: map[string]string{"ListImages": "layer not known"}}, "-- cri-o 1 at unix:/x answers since 0001-01-01T00:00:00Z; ListImages fails: layer not known"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

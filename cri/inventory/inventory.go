@@ -48,6 +48,9 @@ type Runtime struct {
 	Error     string    `json:"error,omitempty"`
 	// Missing are the CRI methods that the runtime does not implement, sorted.
 	Missing []string `json:"missing,omitempty"`
+	// Failing has the error of each CRI method whose last call failed, or that failed for some objects; what
+	// it said before stays.
+	Failing map[string]string `json:"failing,omitempty"`
 	// ImageFs holds images and ContainerFs writable layers; empty while unknown.
 	ImageFs     []Filesystem `json:"imageFs,omitempty"`
 	ContainerFs []Filesystem `json:"containerFs,omitempty"`

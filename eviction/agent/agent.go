@@ -44,8 +44,8 @@ type Config struct {
 	// server.
 	Socket string
 	// Runtime connects to the container runtime, whose socket the agent's user cannot
-	// open, and returns its endpoint. Nil: no runtime is used.
-	Runtime func() (conn *os.File, endpoint string, err error)
+	// open. Nil: no runtime is used.
+	Runtime wire.OpenRuntime
 	Node    wire.Node
 	// Gone is called for an eviction whose pod the API server does not have any more, before
 	// the pod has ended. It must not block.

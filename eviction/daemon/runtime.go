@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -27,8 +28,9 @@ var sockets = []string{
 }
 
 const (
-	noRuntime = "none"
-	noSocket  = "no socket of a container runtime found"
+	noRuntime  = "none"
+	unixScheme = "unix:" // before the path of a socket
+	noSocket   = "no socket of a container runtime found"
 	// lookForRuntime is the interval at which a socket is looked for while there is none.
 	lookForRuntime = 5 * time.Second
 	// connectPatience is how long a runtime may take to accept a connection.
@@ -36,7 +38,7 @@ const (
 )
 
 // RuntimeEndpoint is the setting --cri-endpoint: none, unix:PATH, or "" for the first of the
-// usual sockets that exists.
+// usual sockets behind which a container runtime answers.
 type RuntimeEndpoint string
 
 // Check validates the setting.
@@ -49,7 +51,7 @@ func (e RuntimeEndpoint) Check() error {
 
 // path of the socket; "" for none and for the usual ones. The kubelet writes unix://PATH.
 func (e RuntimeEndpoint) path() string {
-	rest, is := strings.CutPrefix(string(e), "unix:")
+	rest, is := strings.CutPrefix(string(e), unixScheme)
 	if !is {
 		return ""
 	}
@@ -59,18 +61,30 @@ func (e RuntimeEndpoint) path() string {
 	return rest
 }
 
-// find returns the path of the socket there is now; "" where there is none.
-func (e RuntimeEndpoint) find() string {
+// Sockets are the paths of the sockets that may be the runtime's: the one that is set, or the usual
+// ones that exist.
+func (e RuntimeEndpoint) Sockets() (paths []string) {
 	if e == noRuntime {
-		return ""
+		return nil
 	}
 	if path := e.path(); path != "" {
-		return path
+		return []string{path}
 	}
+	var seen []os.FileInfo
 	for _, path := range sockets {
-		if info, err := os.Stat(path); err == nil && info.Mode().Type() == os.ModeSocket {
-			return path
+		info, err := os.Stat(path)
+		if err != nil || info.Mode().Type() != os.ModeSocket || slices.ContainsFunc(seen, func(other os.FileInfo) bool { return os.SameFile(info, other) }) {
+			continue
 		}
+		seen, paths = append(seen, info), append(paths, path)
+	}
+	return paths
+}
+
+// find returns the path of the socket there is now; "" where there is none.
+func (e RuntimeEndpoint) find() string {
+	if paths := e.Sockets(); len(paths) > 0 {
+		return paths[0]
 	}
 	return ""
 }
@@ -78,24 +92,44 @@ func (e RuntimeEndpoint) find() string {
 // unanswered is the error of a runtime that has not answered yet.
 func (e RuntimeEndpoint) unanswered() string {
 	if path := e.find(); path != "" {
-		return "unix:" + path + " has not answered yet"
+		return unixScheme + path + " has not answered yet"
 	}
 	return noSocket
 }
 
-// Connect opens a connection for the agent, whose user cannot open the socket.
-func (e RuntimeEndpoint) Connect() (file *os.File, at string, err error) {
-	path := e.find()
-	if path == "" {
+// Connect is a wire.OpenRuntime for the agent, whose user cannot open the socket. After the last
+// endpoint it tries the others in their order.
+func (e RuntimeEndpoint) Connect(last string, next bool) (file *os.File, endpoint string, err error) {
+	paths := e.Sockets()
+	if len(paths) == 0 {
 		return nil, "", errors.New(noSocket)
 	}
+	at := slices.Index(paths, strings.TrimPrefix(last, unixScheme))
+	switch {
+	case next && at >= 0:
+		paths = slices.Concat(paths[at+1:], paths[:at+1])
+	case at >= 0:
+		paths = paths[at : at+1]
+	case !next && last != "":
+		return nil, "", fmt.Errorf("there is no socket at %s", last)
+	}
+	var refused []error
+	for _, path := range paths {
+		if file, err = dial(path); err == nil {
+			return file, unixScheme + path, nil
+		}
+		refused = append(refused, err)
+	}
+	return nil, "", errors.Join(refused...)
+}
+
+func dial(path string) (*os.File, error) {
 	conn, err := net.DialTimeout("unix", path, connectPatience)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
 	defer conn.Close()
-	file, err = conn.(*net.UnixConn).File()
-	return file, "unix:" + path, err
+	return conn.(*net.UnixConn).File()
 }
 
 // await returns true once there is a socket, and false if ctx ends before.
@@ -154,7 +188,7 @@ func (d *Daemon) runtimeStatus() nodestatus.Runtime {
 	}
 	s := nodestatus.Runtime{
 		Endpoint: i.Endpoint, Name: i.Name, Version: i.Version, Connected: i.Connected, Since: nodestatus.Time{Time: i.Since}, Error: i.Error,
-		Missing: i.Missing, ImageFs: filesystemsOf(i.ImageFs), ContainerFs: filesystemsOf(i.ContainerFs), Surveyed: nodestatus.Time{Time: i.Surveyed},
+		Missing: i.Missing, Failing: i.Failing, ImageFs: filesystemsOf(i.ImageFs), ContainerFs: filesystemsOf(i.ContainerFs), Surveyed: nodestatus.Time{Time: i.Surveyed},
 		Sandboxes: len(i.Sandboxes), Containers: len(i.Containers), Images: len(i.Images), Calls: map[string]nodestatus.RuntimeCalls{},
 	}
 	for method, call := range i.Calls {

@@ -171,6 +171,24 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 			[]string{"0s pressure: expected 0, freed 0 GiB short, the container runtime does not answer, FreeDiskSpaceFailed"},
 		},
 		{
+			"while the containers cannot be listed nothing is removed",
+			setting{minimum: 9, prepare: func(w *fixture) {
+				w.image("a", 4, 4)
+				w.inventory.Failing = map[string]string{"ListContainers": "layer not known"}
+			}},
+			[]string{"0s pressure: expected 0, freed 0 GiB short, the container runtime cannot list its containers: layer not known, FreeDiskSpaceFailed"},
+		},
+		{
+			"while the images cannot be listed dead containers are removed",
+			setting{minimum: 9, prepare: func(w *fixture) {
+				pods(w)
+				w.container("older", "p", 2*time.Hour, gibi)
+				w.image("a", 4, 4)
+				w.inventory.Failing = map[string]string{"ListImages": "layer not known"}
+			}},
+			[]string{"100ms removeContainer older", "350ms pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed"},
+		},
+		{
 			"without a runtime there is no report",
 			setting{minimum: 9, prepare: func(w *fixture) { w.inventory = nil }},
 			nil,

@@ -1,6 +1,7 @@
 package gc
 
 import (
+	"fmt"
 	"maps"
 	"strings"
 	"time"
@@ -17,6 +18,9 @@ const (
 	// removedWindow is how long a removed object is left out of the inventory; the
 	// runtime's list may still have it.
 	removedWindow = time.Minute
+	// The methods of the CRI without which an inventory is not complete.
+	listContainers = "ListContainers"
+	listImages     = "ListImages"
 	// recordKind and recordID name the images' records in the journal.
 	recordKind, recordID = "images", "records"
 	// maxDetectionGap is how long images may be undetected before an image may have
@@ -45,6 +49,8 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 		return nil, errNoRuntime
 	case !has.Connected:
 		return nil, wire.ErrAway
+	case has.Failing[listContainers] != "": // who uses a sandbox or an image is not known
+		return nil, fmt.Errorf("the container runtime cannot list its containers: %s", has.Failing[listContainers])
 	}
 	c.mu.Lock()
 	for id, at := range c.removed {
@@ -75,8 +81,9 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 		}
 	}
 	users := has.ImageUsers()
+	inv.ImagesUnknown = has.Failing[listImages] != ""
 	for i := range has.Images {
-		if image := &has.Images[i]; !gone[image.ID] {
+		if image := &has.Images[i]; !gone[image.ID] && !inv.ImagesUnknown {
 			inv.Images = append(inv.Images, reclaim.Image{
 				ID: image.ID, References: append(append([]string(nil), image.Tags...), image.Digests...),
 				Size: stats.Known(image.Bytes), Pinned: image.Pinned, UsedBy: users[image.ID],
@@ -137,6 +144,9 @@ func measured(n *int64) stats.Amount {
 
 // detect updates the records with the existing images and fills them in.
 func (c *Collector) detect(inv *reclaim.Inventory) {
+	if inv.ImagesUnknown {
+		return
+	}
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()

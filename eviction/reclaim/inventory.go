@@ -14,6 +14,8 @@ type Inventory struct {
 	Containers []Container
 	Sandboxes  []Sandbox
 	Images     []Image
+	// ImagesUnknown says that the runtime cannot list its images: none is removed, and no record changes.
+	ImagesUnknown bool
 	// Pods of the node by uid.
 	Pods map[types.UID]Pod
 	// Evicted are pods evicted for their disk usage: nothing of them is kept.

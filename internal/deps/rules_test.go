@@ -35,6 +35,7 @@ var arrows = []arrow{
 	{"cgroup", []string{"internal/procfs", "stats"}, "kernel files in, values out"},
 	{"cgroup/cgrouptest", []string{"cgroup", "internal/wait"}, "tests of every package make groups of this host here"},
 	{"cri/inventory", nil, "what a runtime has is a value"},
+	{"cri/critest", nil, "a runtime for tests says what a test gives it"},
 	{"cri", []string{"cri/inventory", "internal/wire"}, "the runtime's answers in, messages out"},
 	{"internal/doctable", nil, "command lines in, tables out"},
 	{"internal/osprocess", nil, "thread and memory settings know nothing of eviction"},
@@ -166,7 +167,7 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"k8s.io/cri-api", "google.golang.org/grpc"},
-		places: []string{"cri"},
+		places: []string{"cri", "cri/critest"},
 		deep:   true,
 		why:    "only cri speaks to the container runtime: a runtime that hangs must not hang anything else",
 	},

@@ -13,9 +13,9 @@ import (
 
 // A connection begins with one byte, a line's end. Beside it evictd passes one end of a
 // pair of sequenced-packet sockets where the agent is to connect to the container runtime, whose
-// socket belongs to root: over the pair evictd passes connections to it. A request is one byte;
-// the response begins with the same byte, followed by the endpoint, beside a descriptor, or
-// by the error.
+// socket belongs to root: over the pair evictd passes connections to it. A request is one byte,
+// then the letter of the choice and the endpoint that was used last; the response begins with
+// the same byte, followed by the endpoint, beside a descriptor, or by the error.
 
 var opening = []byte{'\n'}
 
@@ -61,22 +61,32 @@ func Accept() (*net.UnixConn, *Dialer, error) {
 	return line, NewDialer(dials.(*net.UnixConn)), nil
 }
 
+// The letters of a request: the endpoint that was used last, or another one if there is any.
 const (
+	sameEndpoint = 's'
+	nextEndpoint = 'n'
+)
+
+const (
+	maxRequest  = 256  // bytes
 	maxResponse = 1024 // bytes
 	// dialPatience bounds a request without a deadline.
 	dialPatience = 5 * time.Second
 )
 
-// ServeDials answers requests until the other process closes the connection. Open connects to
-// the runtime and returns the endpoint; it must not block for long.
-func ServeDials(line *net.UnixConn, open func() (conn *os.File, endpoint string, err error)) error {
-	request := make([]byte, 1)
+// OpenRuntime connects to a container runtime and returns its endpoint: to the last one that was
+// used, or if next is set to another one, if there is any. It must not block for long.
+type OpenRuntime func(last string, next bool) (conn *os.File, endpoint string, err error)
+
+// ServeDials answers requests until the other process closes the connection.
+func ServeDials(line *net.UnixConn, open OpenRuntime) error {
+	request := make([]byte, maxRequest)
 	for {
 		n, _, _, _, err := line.ReadMsgUnix(request, nil)
-		if err != nil || n == 0 { // a closed connection reads as an empty packet
+		if err != nil || n < 2 { // a closed connection reads as an empty packet
 			return err
 		}
-		conn, text, err := open()
+		conn, text, err := open(string(request[2:n]), request[1] == nextEndpoint)
 		var rights []byte
 		if err != nil {
 			text = err.Error()
@@ -104,9 +114,9 @@ type Dialer struct {
 // NewDialer requests over a socket.
 func NewDialer(line *net.UnixConn) *Dialer { return &Dialer{line: line} }
 
-// Dial requests one connection, and returns its endpoint. Without one the error is
-// evictd's.
-func (d *Dialer) Dial(ctx context.Context) (conn net.Conn, endpoint string, err error) {
+// Dial requests one connection as OpenRuntime opens it, and returns its endpoint. Without one the
+// error is evictd's.
+func (d *Dialer) Dial(ctx context.Context, last string, next bool) (conn net.Conn, endpoint string, err error) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	deadline, set := ctx.Deadline()
@@ -117,7 +127,11 @@ func (d *Dialer) Dial(ctx context.Context) (conn net.Conn, endpoint string, err 
 		return nil, "", fmt.Errorf("request a connection: %w", err)
 	}
 	d.last++
-	if _, err := d.line.Write([]byte{d.last}); err != nil {
+	choice := byte(sameEndpoint)
+	if next {
+		choice = nextEndpoint
+	}
+	if _, err := d.line.Write(append([]byte{d.last, choice}, last[:min(len(last), maxRequest-2)]...)); err != nil {
 		return nil, "", fmt.Errorf("request a connection: %w", err)
 	}
 	for {

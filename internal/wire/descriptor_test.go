@@ -45,7 +45,7 @@ func TestConnectionsArePassedAndFaultsExplained(t *testing.T) {
 	held := make(chan struct{}, 1)
 	var serving sync.WaitGroup
 	serving.Go(func() {
-		_ = ServeDials(ours, func() (*os.File, string, error) {
+		_ = ServeDials(ours, func(string, bool) (*os.File, string, error) {
 			if giveUp.Swap(false) {
 				if err := theirs.SetReadDeadline(time.Unix(1, 0)); err != nil {
 					return nil, "", err
@@ -71,7 +71,7 @@ func TestConnectionsArePassedAndFaultsExplained(t *testing.T) {
 	defer cancel()
 
 	held <- struct{}{}
-	conn, endpoint, err := d.Dial(patient)
+	conn, endpoint, err := d.Dial(patient, "unix:last", true)
 	if err != nil || endpoint != "unix:somewhere" {
 		t.Fatalf("%v, endpoint %q", err, endpoint)
 	}
@@ -87,7 +87,7 @@ func TestConnectionsArePassedAndFaultsExplained(t *testing.T) {
 	accepted.Close()
 
 	giveUp.Store(true)
-	if _, _, err := d.Dial(patient); !errors.Is(err, os.ErrDeadlineExceeded) {
+	if _, _, err := d.Dial(patient, "unix:last", true); !errors.Is(err, os.ErrDeadlineExceeded) {
 		t.Errorf("a slow answer: %v, want the deadline exceeded", err)
 	}
 	held <- struct{}{} // answers what was given up
@@ -95,12 +95,12 @@ func TestConnectionsArePassedAndFaultsExplained(t *testing.T) {
 	fault = errors.New("connect unix:somewhere: " + strings.Repeat("long ", 1000))
 	mu.Unlock()
 	held <- struct{}{}
-	if _, _, err := d.Dial(patient); err == nil || !strings.HasPrefix(err.Error(), "connect unix:somewhere: long") {
+	if _, _, err := d.Dial(patient, "unix:last", true); err == nil || !strings.HasPrefix(err.Error(), "connect unix:somewhere: long") {
 		t.Errorf("got %v, want evictd's own words", err)
 	}
 	theirs.Close()
 	serving.Wait()
-	if _, _, err := d.Dial(patient); !errors.Is(err, net.ErrClosed) {
+	if _, _, err := d.Dial(patient, "unix:last", true); !errors.Is(err, net.ErrClosed) {
 		t.Errorf("over a closed line: %v", err)
 	}
 }

@@ -42,3 +42,11 @@ type Done struct {
 // ErrAway says that the container runtime does not answer. The order may have been carried out or
 // not.
 var ErrAway = errors.New("the container runtime does not answer")
+
+// RuntimeAnswer is what a container runtime says of its version: the output of `evictd-agent ask` is a list.
+type RuntimeAnswer struct {
+	Socket  string `json:"socket"` // its path
+	Name    string `json:"name,omitempty"`
+	Version string `json:"version,omitempty"`
+	Error   string `json:"error,omitempty"` // "" if it answers
+}

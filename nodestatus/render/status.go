@@ -203,6 +203,9 @@ func showRuntime(w io.Writer, r *nodestatus.Runtime) {
 	if len(r.Missing) > 0 {
 		fmt.Fprintf(w, "\tdoes not implement %s\n", strings.Join(r.Missing, ", "))
 	}
+	for _, method := range slices.Sorted(maps.Keys(r.Failing)) {
+		fmt.Fprintf(w, "\tfails %s: %s\n", method, r.Failing[method])
+	}
 	if len(r.Pods) == 0 {
 		return
 	}
