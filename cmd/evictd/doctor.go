@@ -100,11 +100,11 @@ func examine(ctx context.Context, client *serve.Client) []finding {
 	findings = append(findings, tried("kernel log", err, "kernel OOM kills are found by the pods' counters: without the process, up to 10 s late, and none outside pods"))
 	findings = append(findings, capabilityFindings(privileges(ctx, client))...)
 	findings = append(findings, tried("realtime priority", realtime(), "the sensing thread waits for its turn like others: milliseconds on a busy machine"))
-	is, pid := "none", daemon.FindKubelet()
-	if pid != 0 {
-		is = fmt.Sprintf("a kubelet runs here, pid %d", pid)
+	is, kubelet := "none", daemon.FindKubelet()
+	if kubelet.Found() {
+		is = kubelet.String()
 	}
-	return append(findings, about("no other eviction manager", is, pid == 0, "native mode refuses to start; choose backstop, takeover or observe"))
+	return append(findings, about("no other eviction manager", is, !kubelet.Found(), "native mode refuses to start; choose backstop, takeover or observe"))
 }
 
 // releaseFindings are what follows from the kernel's release.

@@ -15,6 +15,7 @@ import (
 
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -22,14 +23,17 @@ import (
 
 // kubeletFindings say whether the kubelet of this host or the running daemon evicts first; none
 // without a kubelet.
-func kubeletFindings(ctx context.Context, client *serve.Client, proc string, pid int) []finding {
+func kubeletFindings(ctx context.Context, client *serve.Client, proc string, found daemon.Kubelet) []finding {
 	const name = "thresholds beside the kubelet"
-	if pid == 0 {
+	if !found.Found() {
 		return nil
 	}
-	kubelet, err := kubeletConfiguration(filepath.Join(proc, strconv.Itoa(pid)))
+	kubelet, err := config.Config{}, fmt.Errorf("the command line of %s has none", found.Program)
+	if found.Program == "kubelet" {
+		kubelet, err = kubeletConfiguration(filepath.Join(proc, strconv.Itoa(found.PID)))
+	}
 	if err != nil {
-		return []finding{{name, false, fmt.Sprintf("the configuration of the kubelet, pid %d: %v", pid, err), "which of the two evicts first is not known"}}
+		return []finding{{name, false, fmt.Sprintf("the configuration of the kubelet, pid %d: %v", found.PID, err), "which of the two evicts first is not known"}}
 	}
 	status, err := standing(ctx, client)
 	if err != nil {

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/evictd/evictd/eviction/daemon"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -67,7 +68,7 @@ func TestDoctorSaysWhetherTheKubeletOrEvictdEvictsFirst(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			found := kubeletFindings(t.Context(), at(address), proc, 7)
+			found := kubeletFindings(t.Context(), at(address), proc, daemon.Kubelet{PID: 7, Program: "kubelet", Holds: "is called so"})
 			if len(found) != 1 {
 				t.Fatalf("found %+v", found)
 			}
@@ -77,7 +78,7 @@ func TestDoctorSaysWhetherTheKubeletOrEvictdEvictsFirst(t *testing.T) {
 			}
 		})
 	}
-	if found := kubeletFindings(t.Context(), at("unix:/none"), "/proc", 0); found != nil {
+	if found := kubeletFindings(t.Context(), at("unix:/none"), "/proc", daemon.Kubelet{}); found != nil {
 		t.Errorf("without a kubelet: %+v", found)
 	}
 }

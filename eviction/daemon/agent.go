@@ -83,7 +83,7 @@ func newCluster(file *config.EvictdConfiguration, compiled *config.Config, d *Da
 		Socket:    socketOf(file.Server),
 		Node: wire.Node{
 			Name: d.node.name, Mode: d.node.mode.String(), Publish: api && !d.dryRun, RemoveLeftover: api && !(d.dryRun && d.anotherActs()),
-			Register: d.node.mode == nodestatus.Native && FindKubelet() == 0,
+			Register: d.node.alone(),
 			Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 			StatusFrequency: compiled.NodeStatusUpdateFrequency,
 			EvictedPodTTL:   compiled.EvictedPodTTL, EvictedPodsPerOwner: compiled.EvictedPodsPerOwner,

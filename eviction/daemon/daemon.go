@@ -155,8 +155,8 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, err
 	}
 	d.dryRun = file.DryRun || !d.node.mode.Acts()
-	if kubelet := FindKubelet(); kubelet != 0 && d.node.mode == nodestatus.Native && !cfg.Force {
-		return nil, cli.BadInput(fmt.Errorf("--mode native: a kubelet runs here (pid %d) and both would write the same conditions; choose backstop, takeover or observe, or give --force", kubelet))
+	if d.node.mode == nodestatus.Native && d.node.kubelet.Found() && !cfg.Force {
+		return nil, cli.BadInput(fmt.Errorf("--mode native: %v, and both would write the same conditions; choose backstop, takeover or observe, or give --force", d.node.kubelet))
 	}
 	if err := d.checkRestarts(&compiled); err != nil {
 		return nil, cli.BadInput(err)

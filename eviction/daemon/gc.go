@@ -28,7 +28,7 @@ const (
 // what no kubelet does: all on a node without a kubelet, images in takeover mode, where the
 // kubelet's image collection is off.
 func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
-	alone := d.node.mode == nodestatus.Native && FindKubelet() == 0
+	alone := d.node.alone()
 	cfg := gc.Config{
 		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
 		Periodic: gc.Periodic{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},

@@ -42,6 +42,7 @@ type node struct {
 	processes *collect.Processes
 	collect   collect.NodeConfig
 	nodeFs    string
+	kubelet   Kubelet
 	first     stats.Node
 
 	capacity, allocatable v1.ResourceList
@@ -64,6 +65,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
 	}
 	n.nodeFs = cmp.Or(run.NodeFs, defaultNodeFs())
+	n.kubelet = FindKubelet(n.nodeFs)
 	n.collect = collect.NodeConfig{
 		Pods:  run.PodsCgroup,
 		Disks: collect.NewDisks(collect.Paths{NodeFs: n.nodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}, log),
@@ -76,6 +78,9 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	}
 	return n, n.measure(run, compiled, log)
 }
+
+// alone reports whether evictd does what a kubelet would do: in native mode, without a kubelet.
+func (n *node) alone() bool { return n.mode == nodestatus.Native && !n.kubelet.Found() }
 
 // layout is as the disks were when last measured.
 func (n *node) layout() eviction.Layout {
@@ -193,22 +198,6 @@ func defaultNodeFs() string {
 		return kubelet
 	}
 	return "/"
-}
-
-// FindKubelet returns the process id of a kubelet on this host, or zero. A process with a
-// PID namespace of its own is a container, whatever its name is.
-func FindKubelet() int { return kubeletIn("/proc") }
-
-func kubeletIn(proc string) int {
-	statuses, _ := filepath.Glob(proc + "/[0-9]*/status")
-	for _, status := range statuses {
-		text, err := os.ReadFile(status)
-		if err == nil && statusField(text, "Name") == "kubelet" && len(strings.Fields(statusField(text, "NSpid"))) == 1 {
-			pid, _ := strconv.Atoi(filepath.Base(filepath.Dir(status)))
-			return pid
-		}
-	}
-	return 0
 }
 
 // statusField is a line of /proc/PID/status (proc_pid_status(5)), which escapes the

@@ -11,7 +11,6 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
-	"github.com/evictd/evictd/nodestatus"
 )
 
 // control is the configuration of the loop.
@@ -61,7 +60,7 @@ var errNoRestarts = errors.New("containerPressure: restart: no kubelet runs here
 
 // checkRestarts refuses restarts of containers in native mode without a kubelet.
 func (d *Daemon) checkRestarts(compiled *config.Config) error {
-	if compiled.Eviction.Restarts.BackOff > 0 && d.node.mode == nodestatus.Native && FindKubelet() == 0 {
+	if compiled.Eviction.Restarts.BackOff > 0 && d.node.alone() {
 		return errNoRestarts
 	}
 	return nil

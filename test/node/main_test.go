@@ -40,7 +40,7 @@ func evictctl(t testing.TB, args ...string) (stdout, stderr string, code int) {
 // needNoKubelet skips a test of the mode native where the host has a kubelet.
 func needNoKubelet(t testing.TB) {
 	t.Helper()
-	if daemon.FindKubelet() != 0 {
+	if daemon.FindKubelet().Found() {
 		t.Skip("skipped: a kubelet runs on this host, beside which evictd neither registers a node nor refuses restarts")
 	}
 }

@@ -1,6 +1,7 @@
 package node_test
 
 import (
+	"fmt"
 	"net"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/cri/critest"
+	"github.com/evictd/evictd/internal/process"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
@@ -188,4 +190,87 @@ func TestStrangeNodeWithDockersContainerdBesideCRIO(t *testing.T) {
 	docker.Change(func(f *critest.Server) { f.Faults = nil })
 	stop()
 	d.Await("containerd to be used", at("unix:/run/containerd/containerd.sock"))
+}
+
+// native runs an evictd in native mode, without --force, that takes a directory for the kubelet's.
+func native(n *harness.Node, kubelet string) *exec.Cmd {
+	cmd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.Mode("native"), sandbox.NodeFs(kubelet), sandbox.EvictionHard(hard64))
+	cmd.Args = slices.DeleteFunc(cmd.Args, func(arg string) bool { return arg == sandbox.Force })
+	return cmd
+}
+
+// TestStrangeNodeWithAKubeletByAnotherName has a process of root, or of another user, hold or claim what a
+// kubelet does.
+//
+// rule: M.192
+func TestStrangeNodeWithAKubeletByAnotherName(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		socket string
+		user   int
+		named  bool // a process of another user is called kubelet
+		stays  bool // nothing listens on the socket any more
+		says   string
+	}{
+		"a kubelet inside another program":             {socket: "pod-resources/kubelet.sock", says: "listens on "},
+		"a kubelet that knows device plugins alone":    {socket: "device-plugins/kubelet.sock", says: "listens on "},
+		"a socket of another user":                     {socket: "pod-resources/kubelet.sock", user: 65534},
+		"a socket that a kubelet has left":             {socket: "pod-resources/kubelet.sock", stays: true},
+		"a process of another user, called kubelet":    {named: true},
+		"the same, and its socket":                     {socket: "device-plugins/kubelet.sock", user: 65534, named: true},
+		"no kubelet, and its directory with no socket": {},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			needNoKubelet(t)
+			if os.Geteuid() != 0 {
+				t.Skip("skipped: a socket of root takes root")
+			}
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			kubelet := filepath.Join(n.Dir, "k")
+			require.NoError(t, os.Mkdir(kubelet, 0o755))
+			if c.socket != "" {
+				listener, err := process.ListenAs(filepath.Join(kubelet, c.socket), c.user)
+				require.NoError(t, err)
+				t.Cleanup(func() { listener.Close() })
+				if c.stays {
+					listener.SetUnlinkOnClose(false)
+					listener.Close()
+				}
+			}
+			if c.named {
+				claimToBeKubelet(n)
+			}
+			if c.says != "" {
+				stdout, stderr, code := harness.Finish(t, native(n, kubelet))
+				if code != 2 || stdout != "" || !strings.Contains(stderr, "--mode native: a kubelet runs here: ") || !strings.Contains(stderr, fmt.Sprintf("pid %d, %s", os.Getpid(), c.says)) {
+					t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
+				}
+				return
+			}
+			hog := n.Start("hog", sandbox.Spec{})
+			d := &harness.Evictd{Process: harness.Serve(t, n.Socket(), native(n, kubelet))}
+			d.AwaitPods(memorySignal, hog)
+			press(hog, 32)
+			d.AwaitGone(hog)
+		})
+	}
+}
+
+// claimToBeKubelet runs a program of another user under the name of the kubelet until the test ends.
+func claimToBeKubelet(n *harness.Node) {
+	n.T.Helper()
+	sleep, err := exec.LookPath("sleep")
+	require.NoError(n.T, err)
+	program := filepath.Join(n.Dir, "kubelet")
+	require.NoError(n.T, os.Symlink(sleep, program))
+	cmd := exec.Command(program, "infinity")
+	cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+	require.NoError(n.T, cmd.Start())
+	n.T.Cleanup(func() {
+		_ = cmd.Process.Kill()
+		_ = cmd.Wait()
+	})
+	comm := fmt.Sprintf("/proc/%d/comm", cmd.Process.Pid)
+	harness.Await(n.T, "the process to be called kubelet", func() bool { return content(n.T, comm) == "kubelet" })
 }
