@@ -46,18 +46,20 @@ func parseMeminfo(b []byte) (m meminfo) {
 	return m
 }
 
-// ParseSwap reads SwapTotal and SwapFree of /proc/meminfo.
-func ParseSwap(meminfo []byte) (s stats.Swap) {
+// ParseSwap reads SwapTotal and SwapFree of /proc/meminfo, and MemTotal before them.
+func ParseSwap(meminfo []byte) (s stats.Swap, memory stats.Amount) {
 	for len(meminfo) > 0 && !(s.Total.IsKnown() && s.Free.IsKnown()) {
 		var line []byte
 		line, meminfo = cutLine(meminfo)
-		if value, ok := bytes.CutPrefix(line, []byte("SwapTotal:")); ok {
+		if value, ok := bytes.CutPrefix(line, []byte("MemTotal:")); ok {
+			memory = kilobytes(value)
+		} else if value, ok := bytes.CutPrefix(line, []byte("SwapTotal:")); ok {
 			s.Total = kilobytes(value)
 		} else if value, ok := bytes.CutPrefix(line, []byte("SwapFree:")); ok {
 			s.Free = kilobytes(value)
 		}
 	}
-	return s
+	return s, memory
 }
 
 func kilobytes(value []byte) stats.Amount {

@@ -3,7 +3,9 @@ package cgroup
 import (
 	"fmt"
 	"os"
+	"path"
 	"strconv"
+	"strings"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -57,6 +59,41 @@ func (g *Group) Memory(m *stats.Memory) error {
 		g.last.Memory, g.last.Time = read, time.Now()
 	}
 	return err
+}
+
+// LimitsAbove are the memory limits of the groups above a group, as far as they can be seen. The zero
+// value has none.
+type LimitsAbove struct{ files []File }
+
+// LimitsAbove opens the limits of the groups above one. The top of the hierarchy has none.
+func (s *System) LimitsAbove(group string) (above LimitsAbove) {
+	name := strings.TrimSuffix(limitFile[s.version], "\x00")
+	for at := path.Join("/", group); at != "/"; {
+		at = path.Dir(at)
+		if f, err := OpenFile(path.Join(s.dir(memory, at), name)); err == nil {
+			above.files = append(above.files, f)
+		}
+	}
+	return above
+}
+
+// Least is the least of the limits, bytes; unknown without one. It allocates nothing.
+func (l *LimitsAbove) Least() (least stats.Amount) {
+	var buf [32]byte
+	for i := range l.files {
+		if b, err := l.files[i].Read(buf[:]); err == nil {
+			least = least.Least(amount(b))
+		}
+	}
+	return least
+}
+
+// Close closes the files.
+func (l *LimitsAbove) Close() {
+	for i := range l.files {
+		l.files[i].Close()
+	}
+	l.files = nil
 }
 
 // cacheAge is how old the page cache of MemoryFar may be.

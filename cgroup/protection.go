@@ -7,6 +7,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"syscall"
@@ -53,6 +54,18 @@ func (s *System) Protection(group string) (p Protection, err error) {
 		p.Avoid = !p.Omit && isSet(dir, oomdAvoid)
 	}
 	return p, nil
+}
+
+// Find returns the groups below another one whose paths from there match a pattern of path.Match, sorted.
+func (s *System) Find(below, pattern string) (groups []string) {
+	dir := s.dir(memory, below)
+	found, _ := filepath.Glob(path.Join(dir, pattern)) // only a bad pattern is an error
+	for _, at := range found {
+		if info, err := os.Stat(at); err == nil && info.IsDir() {
+			groups = append(groups, strings.TrimPrefix(strings.TrimPrefix(at, dir), "/"))
+		}
+	}
+	return groups
 }
 
 // isSet says whether an extended attribute of a directory is a true value of systemd.

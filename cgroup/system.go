@@ -152,14 +152,14 @@ func (s *System) Mount(controller string) string {
 // Resolve reduces a configured root to a path of this package and checks that its
 // memory can be measured. It accepts a path as in /proc/self/cgroup, or one that begins
 // with the mount point of a hierarchy; "" is the root of the hierarchy. The error is a
-// *RootError.
+// *RootError. With the path of a group that cannot be measured, or does not exist, it may be able to later.
 func (s *System) Resolve(root string) (string, error) {
 	if root != "" && !path.IsAbs(root) {
 		return "", &RootError{root, errors.New("not an absolute path")}
 	}
 	group := s.reduce(path.Join("/", root))
 	if err := s.measurable(group); err != nil {
-		return "", &RootError{root, err}
+		return group, &RootError{root, err}
 	}
 	return group, nil
 }

@@ -305,6 +305,9 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 	awaited := st.awaited(in, t.Threshold, ranking)
 	ranking = slices.DeleteFunc(ranking, func(r Ranked) bool { return st.indexInFlight(r.Pod.UID) >= 0 })
 	i := st.nextEligible(ranking, 0)
+	if i < 0 && cfg.Layout.placement(t.Signal).holds != 0 {
+		i = st.lastResort(ranking)
+	}
 	if t.Signal == MemoryStall && !slices.ContainsFunc(ranking, func(r Ranked) bool { return r.Causes }) {
 		i = -1 // what the pods read back is not measured yet, or other programs do
 	}
@@ -364,7 +367,7 @@ func (st *State) choose(cfg *Config, in *Input, t Met, d *Decision) bool {
 		d.Evictions = append(d.Evictions, e)
 		frees, measured := victim.atMost()
 		missing -= frees
-		more = cfg.EnoughVictims && !e.Pod.Outside && !st.Relief[t.Signal.Condition()].Outside && known && measured && missing > 0
+		more = cfg.EnoughVictims && !victim.LastResort && !e.Pod.Outside && !st.Relief[t.Signal.Condition()].Outside && known && measured && missing > 0
 	}
 	return true
 }
@@ -413,11 +416,23 @@ func (st *State) awaited(in *Input, t *Threshold, ranking []Ranked) *InFlight {
 	return nil
 }
 
-// nextEligible is the place of the first eligible pod that has processes, from a place on;
+// lastResort is the place of the first pod by the kubelet's order if each pod seems to hold nothing on the starved
+// filesystem; negative if one holds something, or none may be evicted.
+func (st *State) lastResort(ranking []Ranked) int {
+	if slices.ContainsFunc(ranking, func(r Ranked) bool { return r.Exempt() == "" }) {
+		return -1
+	}
+	for i := range ranking {
+		ranking[i].LastResort = ranking[i].Exempt() == holdsNothing && !ranking[i].Pod.Outside
+	}
+	return st.nextEligible(ranking, 0)
+}
+
+// nextEligible is the place of the first eligible pod that has processes, or is to free a disk, from a place on;
 // negative without one.
 func (st *State) nextEligible(ranking []Ranked, from int) int {
 	for i := from; i < len(ranking); i++ {
-		if r := &ranking[i]; r.Exempt() == "" && !r.ended() && st.eligible(r.Pod) {
+		if r := &ranking[i]; r.Exempt() == "" && (!r.ended() || r.Signal.Condition() == DiskPressure && r.WouldFree != stats.Known(0)) && st.eligible(r.Pod) {
 			return i
 		}
 	}

@@ -31,8 +31,14 @@ func oneByOne(cfg eviction.Config, in eviction.Input) (victims []types.UID) {
 			return victims
 		}
 		e := &d.Evictions[0]
-		victims = append(victims, e.Pod.UID)
 		at := slices.IndexFunc(d.Ranking, func(r eviction.Ranked) bool { return r.Pod == e.Pod })
+		last := d.Ranking[at].LastResort // nothing is known to be freed: no other victim joins it
+		if !last || len(victims) == 0 {
+			victims = append(victims, e.Pod.UID)
+		}
+		if last {
+			return victims
+		}
 		freed, known := d.Ranking[at].WouldFree.Get()
 		if !known {
 			return victims

@@ -36,7 +36,7 @@ func Limits(c Candidate, l Layout) iter.Seq[Limit] {
 				return
 			}
 		}
-		held := c.part(everything, false, ephemeral) + c.Usage.Files.Used.Or(0)
+		held := c.part(everything, false, ephemeral, false) + c.Usage.Files.Used.Or(0)
 		if limit := c.Pod.StorageLimit; limit != nil && !yield(Limit{PodEphemeralStorageLimit, "", held, *limit}) {
 			return
 		}

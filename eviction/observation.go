@@ -49,8 +49,8 @@ type Candidate struct {
 
 // part adds up what a pod holds of the parts asked for, in bytes or in inodes.
 // A field that was not measured counts as zero, as in the kubelet; volumes
-// count where the filter takes them.
-func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) int64 {
+// count if the filter takes them. On the node's disk nothing counts that is on another.
+func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool, onDisk bool) int64 {
 	var sum int64
 	add := func(bytes, count stats.Amount) {
 		if inodes {
@@ -63,7 +63,7 @@ func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) i
 		if parts&writableLayers != 0 {
 			add(used.Rootfs, used.RootfsInodes)
 		}
-		if parts&logs != 0 {
+		if parts&logs != 0 && !(onDisk && used.LogsElsewhere) {
 			add(used.Logs, used.LogsInodes)
 		}
 	}
@@ -71,8 +71,11 @@ func (c Candidate) part(parts holding, inodes bool, counts func(*Volume) bool) i
 		return sum
 	}
 	add(c.Usage.Unlinked.Used, c.Usage.Unlinked.Inodes)
+	if onDisk && !c.Usage.Own.Elsewhere {
+		add(c.Usage.Own.Used, c.Usage.Own.Inodes)
+	}
 	for i := range min(len(c.Usage.Volumes), len(c.Pod.Volumes)) {
-		if counts(&c.Pod.Volumes[i]) {
+		if counts(&c.Pod.Volumes[i]) && !(onDisk && c.Usage.Volumes[i].Elsewhere) {
 			add(c.Usage.Volumes[i].Used, c.Usage.Volumes[i].Inodes)
 		}
 	}
@@ -94,7 +97,7 @@ func (c Candidate) usage(s Signal, l Layout) int64 {
 	case s.Condition() == PIDPressure:
 		return c.Usage.Processes.Or(0)
 	default:
-		return c.part(l.placement(s).holds, s.Resource() == ResourceInodes, local)
+		return c.part(l.placement(s).holds, s.Resource() == ResourceInodes, local, true)
 	}
 }
 

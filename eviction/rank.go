@@ -30,17 +30,23 @@ type Ranked struct {
 	WouldFree stats.Amount
 	// Outside says of a cgroup outside of the pods that the pods are not the cause of the shortage.
 	Outside bool
+	// LastResort says that no pod is known to hold anything on the starved filesystem: then those of the kubelet's order
+	// are evicted that seem to hold nothing.
+	LastResort bool
 	// Causes says whether the pod causes the contention of memory.stall.
 	Causes bool
 }
+
+// holdsNothing exempts a pod, all of which was measured, from a signal of a disk.
+const holdsNothing = "holds nothing on the starved filesystem"
 
 // Exempt says why the pod is never a victim for the signal, or nothing.
 func (r *Ranked) Exempt() string {
 	if r.Pod.Protection != "" {
 		return string(r.Pod.Protection)
 	}
-	if r.Signal.Condition() == DiskPressure && r.WouldFree == stats.Known(0) {
-		return "holds nothing on the starved filesystem"
+	if r.Signal.Condition() == DiskPressure && r.WouldFree == stats.Known(0) && !r.LastResort {
+		return holdsNothing
 	}
 	if r.Signal == SwapAvailable && r.WouldFree == stats.Known(0) {
 		return "holds no swap"
@@ -222,6 +228,9 @@ func rank(cfg *Config, s Signal, candidates []Candidate, inFlight []InFlight, ra
 			r.Exceeds = r.Usage > r.Request
 			r.WouldFree = stats.Known(c.frees(s, cfg.Layout))
 			r.Causes = s == MemoryStall && c.causes(most)
+			if s.Condition() == DiskPressure && c.Usage.Partial && r.Usage == 0 && cfg.Layout.placement(s).holds != 0 {
+				r.WouldFree = stats.Amount{}
+			}
 		case s.Condition() == DiskPressure && cfg.Layout.placement(s).holds == 0:
 			r.WouldFree = stats.Known(0)
 		}

@@ -71,11 +71,11 @@ func (t *Threshold) FormatMinReclaim() string { return t.MinReclaim.format(t.Sig
 
 // crossed says whether the observation is below the threshold, strictly; with
 // reclaim, below the threshold plus its minimum reclaim. A signal that was not
-// measured crosses nothing, and neither does a fraction of nothing known.
+// measured crosses nothing, and neither does a fraction of nothing known, or what is above the capacity of a disk.
 func (t *Threshold) crossed(o Observation, reclaim bool) bool {
 	available, measured := o.Available.Get()
 	required, known := t.Value.Of(o)
-	if !measured || !known || t.Signal == MemoryStall && !t.contended(&o) {
+	if !measured || !known || t.AboveDisk(o) || t.Signal == MemoryStall && !t.contended(&o) {
 		return false
 	}
 	if reclaim {
@@ -83,6 +83,14 @@ func (t *Threshold) crossed(o Observation, reclaim bool) bool {
 		available -= more // required + more could overflow
 	}
 	return required > available
+}
+
+// AboveDisk reports whether a threshold of a disk is not below the capacity of the disk: it would evict every pod, and
+// is meant for a disk that is mounted there later.
+func (t *Threshold) AboveDisk(o Observation) bool {
+	capacity, measured := o.Capacity.Get()
+	required, known := t.Value.Of(o)
+	return t.Signal.Condition() == DiskPressure && measured && known && capacity > 0 && required >= capacity
 }
 
 // MaxThresholds bounds a configuration: a hard and a soft threshold for each

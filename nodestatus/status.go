@@ -125,6 +125,8 @@ type SignalStatus struct {
 	Source             string            `json:"source"` // what triggered the pass
 	SecondsToThreshold *float64          `json:"secondsToThreshold,omitempty"`
 	Thresholds         []ThresholdStatus `json:"thresholds"`
+	// Unmeasured is why nothing is evicted for the thresholds; empty if they can be evaluated.
+	Unmeasured string `json:"unmeasured,omitempty"`
 }
 
 // ThresholdStatus is a threshold as an amount.

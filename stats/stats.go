@@ -56,11 +56,20 @@ func Sum(amounts ...Amount) Amount {
 	return sum
 }
 
+// Least is the lesser of two amounts. An unknown one does not count.
+func (a Amount) Least(b Amount) Amount {
+	if !a.known || b.known && b.n < a.n {
+		return b
+	}
+	return a
+}
+
 // Memory is the figures of one memory cgroup, or of the machine for the root of the
 // hierarchy. Bytes, unless said otherwise.
 type Memory struct {
 	// Limit is memory.limit_in_bytes (v1) or memory.max (v2) of the cgroup, or
-	// MemTotal for the root. Unknown where the cgroup has no limit.
+	// MemTotal for the root. Unknown if the cgroup has no limit. The limit of the cgroup
+	// taken as the node is the least of its own, those above it, and MemTotal.
 	Limit Amount
 	// Usage is memory.usage_in_bytes (v1) or memory.current (v2). The root of
 	// a v2 hierarchy has no memory.current: there it is anon + file.
@@ -168,6 +177,10 @@ type Pod struct {
 	// Unlinked is the deleted files on the node's filesystem that processes of the
 	// pod have open.
 	Unlinked Volume
+	// Own is the files of the pod's own directory that are in no volume, such as termination messages.
+	Own Volume
+	// Partial says that not all of what the pod holds on disks was measured.
+	Partial bool
 }
 
 // Container is one reading of a container: bytes, and inodes.
@@ -176,6 +189,7 @@ type Container struct {
 	Growth               int64  // of Memory, bytes a second; zero where it is not known
 	Rootfs, RootfsInodes Amount // the writable layer, with deleted files that are open
 	Logs, LogsInodes     Amount
+	LogsElsewhere        bool // the logs are on another filesystem than the node's
 }
 
 // Volume is one reading of a part of a disk: bytes, and inodes. The reading began at
@@ -183,6 +197,7 @@ type Container struct {
 type Volume struct {
 	Time         time.Time
 	Used, Inodes Amount
+	Elsewhere    bool // it is on another filesystem than the node's
 }
 
 // Plus adds two readings; one that is unknown adds nothing.

@@ -53,6 +53,7 @@ func doctorCommand() *cobra.Command {
 		}
 		findings := append(examine(c.Context(), client), managerFindings(c.Context(), client)...)
 		findings = append(findings, podsFindings(c.Context(), client)...)
+		findings = append(findings, measuredFindings(c.Context(), client)...)
 		findings = append(findings, runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
 		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)

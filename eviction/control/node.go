@@ -57,10 +57,10 @@ func (n node) Withdraw(uid types.UID) bool {
 func (n node) Shorten(s eviction.Shortened) { n.killer.Hasten(s.UID, s.Grace) }
 
 // Kill implements eviction.Node. In a dry run nothing is killed. A pod that has ended by itself, whose cgroup may be left with page
-// cache, is not killed.
+// cache, is not killed, unless for what it holds on a disk.
 func (n node) Kill(e *eviction.Eviction) error {
 	i := n.indexOf(e.Pod.UID)
-	if n.killer.Ended(n.pods[i].Target) { // it is no candidate from now on
+	if e.Signal.Condition() != eviction.DiskPressure && n.killer.Ended(n.pods[i].Target) { // it is no candidate from now on
 		n.figures[i].gone = time.Now()
 		n.refusals = append(n.refusals, refusal{n.pods[i].Pod, errEnded})
 		return errEnded

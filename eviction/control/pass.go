@@ -235,13 +235,22 @@ func (f *figures) ended() bool {
 	return killed || f.usage.Processes == stats.Known(0) || f.usage.Threads == stats.Known(0)
 }
 
+// awaitsRestart says whether a pod without processes, which was not killed, holds something on a disk: its containers may
+// be between two starts.
+func (f *figures) awaitsRestart() bool {
+	holds := func(a stats.Amount) bool { return a.Or(0) > 0 }
+	return f.gone.IsZero() && (holds(f.usage.Own.Used) ||
+		slices.ContainsFunc(f.usage.Volumes, func(v stats.Volume) bool { return holds(v.Used) }) ||
+		slices.ContainsFunc(f.usage.Containers, func(c stats.Container) bool { return holds(c.Rootfs) || holds(c.Logs) }))
+}
+
 // listCandidates lists the pods as they were last measured. Those without a target
-// are no candidates, and neither are ended ones that are not in flight.
+// are no candidates, and neither are ended ones that are not in flight and hold nothing on disks.
 func (l *Loop) listCandidates() []eviction.Candidate {
 	l.candidates = l.candidates[:0]
 	for i := range l.pods {
 		f := &l.figures[i]
-		if l.pods[i].Target == nil || f.ended() && l.driver.State.Victim(l.pods[i].UID) == nil {
+		if l.pods[i].Target == nil || f.ended() && !f.awaitsRestart() && l.driver.State.Victim(l.pods[i].UID) == nil {
 			continue
 		}
 		c := eviction.Candidate{Pod: l.pods[i].Pod, Growth: f.growth.PerSecond()}

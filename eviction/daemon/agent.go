@@ -128,6 +128,9 @@ func (c *cluster) speaksToAPI() bool { return c != nil && c.api }
 // speaksToRuntime says whether a container runtime is used or looked for; c may be nil.
 func (c *cluster) speaksToRuntime() bool { return c != nil && c.runtime != noRuntime }
 
+// hasSocket reports whether there is a socket of a container runtime, which need not answer.
+func (c *cluster) hasSocket() bool { return c.speaksToRuntime() && c.runtime.find() != "" }
+
 // socketOf is the path of an embedded API, empty for any other server.
 func socketOf(server string) string {
 	path, is := strings.CutPrefix(server, "unix:")

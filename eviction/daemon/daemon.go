@@ -5,12 +5,14 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"sync"
 	"sync/atomic"
 	"time"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/checkpoint"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
@@ -176,7 +178,6 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.tracker.outside, err = newOutsideGroups(d.node, d.tracker.podsPath(), file.Outside); err != nil {
 		return nil, err
 	}
-	d.tracker.outside.look()
 	d.tracker.node = d.node.name
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if d.journal, err = openJournal(file, log); err != nil {
@@ -193,12 +194,14 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.cluster, err = newCluster(file, &compiled, d, log); err != nil {
 		return nil, err
 	}
-	if d.cluster.speaksToRuntime() && d.cluster.runtime.find() != "" {
+	d.tracker.outside.finds = d.findsGroups()
+	d.tracker.outside.look()
+	if d.cluster.hasSocket() {
 		d.node.collect.Disks.AwaitRuntime(time.Now().Add(runtimePatience))
 	}
 	if d.node.cgroups != nil && !d.dryRun {
-		if d.lock, err = d.node.cgroups.Lock(d.node.root); err != nil {
-			return nil, fmt.Errorf("another evictd protects this node, and two would evict for one shortage: %w", err)
+		if err := d.lockRoot(); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return nil, err
 		}
 	}
 	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
@@ -232,7 +235,8 @@ func (d *Daemon) anotherActs() bool {
 func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Config) {
 	d.cfg = d.control(file, compiled)
 	d.killer = kill.New(kill.Config{}, d.log)
-	ports := control.Ports{Sensor: collect.NewNode(d.node.collect, d.log), Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service, CPUTime: osprocess.ThreadTime}
+	sensor := collect.NewNode(d.node.collect, d.log)
+	ports := control.Ports{Sensor: sensor, Waiter: d.notifier, Killer: d.killer, DiskScanner: d.disks, Pulse: d.service, CPUTime: osprocess.ThreadTime}
 	if d.node.cgroups != nil {
 		ports.UnknownPods = d.tracker
 	}
@@ -259,6 +263,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, PID: os.Getpid(), DryRun: d.dryRun,
 	}
 	cfg.OutsideUsers = d.outsideUsers
+	cfg.Fault = func(s eviction.Signal) error { return sensor.Fault(sourceOf(s)) }
 	cfg.Counters.IntentsRefused = d.intents.Refused
 	if d.journal != nil {
 		cfg.Counters.JournalWritten, cfg.Counters.JournalChanges = d.journal.Durable, d.journal.Changes
@@ -300,6 +305,32 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 	d.server.Handler = d.handler(metrics)
 }
 
+// lockRoot takes the lock of the cgroup root. The error is an fs.ErrNotExist as long as that does not exist.
+func (d *Daemon) lockRoot() (err error) {
+	if d.lock, err = d.node.cgroups.Lock(d.node.root); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("another evictd protects this node, and two would evict for one shortage: %w", err)
+	}
+	return err
+}
+
+// awaitRoot takes the lock of the cgroup root once it exists.
+func (d *Daemon) awaitRoot(ctx context.Context) error {
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-time.After(podsCgroupInterval):
+		}
+		err := d.lockRoot()
+		if err == nil {
+			d.log.Info("the cgroup taken as the node is found", "cgroup", d.node.root)
+		}
+		if !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+}
+
 // scenarioNode is the node of recorded scenarios.
 func (d *Daemon) scenarioNode() simulate.FileNode {
 	return simulate.FileNode{Name: d.node.name, Capacity: d.node.scenarioCapacity(), Filesystems: d.node.layout().String()}
@@ -309,8 +340,11 @@ func (d *Daemon) scenarioNode() simulate.FileNode {
 func (d *Daemon) Run(ctx context.Context) error {
 	d.log.Info("protecting the node", "node", d.node.name, "mode", d.node.mode.String(), "dryRun", d.dryRun,
 		"layout", d.node.layout().String(), "cgroupRoot", d.node.root, "version", d.config.Version)
-	if d.manifests == nil && !d.cluster.speaksToAPI() && (!d.cluster.speaksToRuntime() || d.cluster.runtime.find() == "") && (d.cluster == nil || !d.cluster.runc) {
+	if !d.hasPods() && !d.cluster.hasSocket() {
 		d.log.Warn("no source of pods: give --pod-manifests, --kubeconfig, --server, --cri-endpoint or --runc-state; until then no pod can be evicted")
+	}
+	if d.tracker.outside.finds {
+		d.log.Info("containers of Docker, Podman, LXC and systemd-nspawn are guarded; services of systemd are guarded only if the field outside lists them, and nothing else is", "guarded", d.tracker.outside.String())
 	}
 	if !d.dryRun {
 		d.openChanges()
@@ -346,11 +380,22 @@ func (d *Daemon) Run(ctx context.Context) error {
 		last.Go(func() { d.cluster.run(reporting) })
 	}
 	defer d.notifier.Close()
+	ctx, stop := context.WithCancel(ctx)
+	defer stop()
+	var taken error // the lock, by another evictd
+	if d.node.cgroups != nil && !d.dryRun && d.lock == nil {
+		around.Go(func() {
+			if taken = d.awaitRoot(ctx); taken != nil {
+				stop()
+			}
+		})
+	}
 	d.startAround(ctx, &around)
 	d.prioritize(ctx, &around)
 	err := d.loop.Run(ctx)
 	end()
 	around.Wait()
+	err = errors.Join(err, taken)
 	beside.Wait()
 	d.tracker.close()
 	if d.lock != nil {
@@ -364,6 +409,16 @@ func (d *Daemon) Run(ctx context.Context) error {
 	}
 	d.log.Info("stopped")
 	return err
+}
+
+// hasPods says whether there is a source of pods. A socket of a container runtime that has not answered is none.
+func (d *Daemon) hasPods() bool {
+	return d.manifests != nil || d.cluster.speaksToAPI() || d.cluster.speaksToRuntime() && d.cluster.agent.Runtime() != nil || d.cluster != nil && d.cluster.runc
+}
+
+// findsGroups says whether containers are found by their cgroups: nothing is known of pods.
+func (d *Daemon) findsGroups() bool {
+	return d.tracker.podsGroup != nil && d.tracker.podsGroup.missing() && !d.hasPods() && !d.node.kubelet.Found()
 }
 
 // setsScores says whether oom_score_adj is set: beside a kubelet only where configured.

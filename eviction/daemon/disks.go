@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"path/filepath"
+	"strings"
 
 	"github.com/evictd/evictd/cri/inventory"
 	"github.com/evictd/evictd/eviction"
@@ -38,6 +39,22 @@ func runtimeFigures(containers []eviction.Container, runtime *pods.RuntimePod) c
 		}
 	}
 	return t
+}
+
+// sourceOf is the source of a signal's measurements.
+func sourceOf(s eviction.Signal) string {
+	switch s {
+	case eviction.MemoryAvailable:
+		return "memory"
+	case eviction.PIDAvailable:
+		return "tasks"
+	case eviction.SwapAvailable:
+		return "swap"
+	case eviction.MemoryStall:
+		return "memory pressure"
+	}
+	filesystem, _, _ := strings.Cut(s.String(), ".")
+	return filesystem
 }
 
 func amount(n *int64) stats.Amount {

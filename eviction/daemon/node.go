@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -19,6 +20,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/internal/procfs"
 	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
@@ -49,8 +51,8 @@ type node struct {
 	podsLimit             stats.Amount // memory of the pods' cgroup; unknown: not enforced
 }
 
-// openNode finds everything that the settings name, and refuses what is not
-// there. leaders are the session leaders of the pods, for a virtual node.
+// openNode finds everything that the settings name. What is not there yet is logged, and
+// measured when it is. leaders are the session leaders of the pods, for a virtual node.
 func openNode(run *config.Run, compiled *config.Config, leaders func() []int, log *slog.Logger) (*node, error) {
 	n := &node{name: run.NodeName, processes: collect.NewProcesses("")}
 	if n.name == "" {
@@ -70,11 +72,11 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 		Pods:  run.PodsCgroup,
 		Disks: collect.NewDisks(collect.Paths{NodeFs: n.nodeFs, ImageFs: run.ImageFs, ContainerFs: run.ContainerFs}, log),
 	}
-	if err := n.openMemory(run, leaders); err != nil {
+	if err := n.openMemory(run, leaders, log); err != nil {
 		return nil, err
 	}
-	if err := n.collect.Disks.Measure(statfsPatience); err != nil {
-		return nil, cli.BadInput(err)
+	for _, missing := range manifest.Faults(n.collect.Disks.Measure(statfsPatience)) {
+		log.Warn("a filesystem cannot be measured yet: nothing is evicted for it until it can", "error", missing)
 	}
 	return n, n.measure(run, compiled, log)
 }
@@ -90,7 +92,7 @@ func (n *node) layout() eviction.Layout {
 
 // openMemory decides where memory is measured: in cgroups, or for a node that
 // was given its memory in the pods' processes.
-func (n *node) openMemory(run *config.Run, leaders func() []int) error {
+func (n *node) openMemory(run *config.Run, leaders func() []int, log *slog.Logger) error {
 	if run.NodeMemory != "" {
 		q, err := resource.ParseQuantity(run.NodeMemory)
 		if err != nil || q.Sign() <= 0 {
@@ -106,8 +108,11 @@ func (n *node) openMemory(run *config.Run, leaders func() []int) error {
 	if n.cgroups, err = cgroup.Discover(""); err != nil {
 		return cli.BadInput(fmt.Errorf("%w; give --node-memory to measure pods by their processes", err))
 	}
-	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); err != nil {
+	if n.root, err = n.cgroups.Resolve(run.CgroupRoot); n.root == "" {
 		return cli.BadInput(err)
+	}
+	if err != nil {
+		log.Warn("the cgroup taken as the node cannot be measured yet: no pod is evicted for memory until it can", "error", err)
 	}
 	n.collect.Cgroups, n.collect.Root = n.cgroups, n.root
 	return nil
@@ -120,7 +125,7 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 	defer reader.Close()
 	reader.Read(&n.first, collect.Ask{})
 	o := (&eviction.Observer{}).Observe(&n.first)
-	warnings, err := compiled.CheckCapacity(o)
+	warnings, err := checkCapacity(compiled, o)
 	if err != nil {
 		return cli.BadInput(err)
 	}
@@ -147,12 +152,41 @@ func (n *node) measure(run *config.Run, compiled *config.Config, log *slog.Logge
 		}
 	}
 	if n.allocatable, err = reserved.Allocatable(n.capacity); err != nil {
-		return cli.InFile("systemReserved, kubeReserved and evictionHard", err)
+		small := n.capacity[v1.ResourceEphemeralStorage]
+		withoutDisk := maps.Clone(n.capacity)
+		delete(withoutDisk, v1.ResourceEphemeralStorage)
+		for _, list := range []v1.ResourceList{reserved.System, reserved.Kube, reserved.Hard} {
+			delete(list, v1.ResourceEphemeralStorage)
+		}
+		if n.allocatable, err = reserved.Allocatable(withoutDisk); err != nil {
+			return cli.InFile("systemReserved, kubeReserved and evictionHard", err)
+		}
+		n.capacity = withoutDisk
+		log.Warn("the node has no capacity of ephemeral-storage: more is reserved than the disk has, which another may be mounted over", "path", n.nodeFs, "capacity", small.String())
 	}
 	if limit, known := reserved.PodsLimit(n.capacity, v1.ResourceMemory); known && compiled.EnforcePods && run.PodsCgroup != "" {
 		n.podsLimit = stats.Known(limit.Value())
 	}
 	return nil
+}
+
+// checkCapacity compares the thresholds with what was observed. A threshold above the capacity of a disk is a
+// warning: that of the disk under a mount point, until another is mounted.
+func checkCapacity(compiled *config.Config, o eviction.Observations) (warnings []string, err error) {
+	disks := o
+	for _, s := range eviction.Signals() {
+		if s.Condition() == eviction.DiskPressure {
+			o[s] = eviction.Observation{}
+		} else {
+			disks[s] = eviction.Observation{}
+		}
+	}
+	warnings, err = compiled.CheckCapacity(o)
+	ofDisks, small := compiled.CheckCapacity(disks)
+	for _, fault := range manifest.Faults(small) {
+		warnings = append(warnings, fmt.Sprintf("%v: the threshold is not evaluated until a larger disk is mounted there", fault))
+	}
+	return append(warnings, ofDisks...), err
 }
 
 // scenarioCapacity is what a scenario says of the node: its memory and process ids.
@@ -175,7 +209,7 @@ func hardThresholds(compiled *config.Config, o *eviction.Observations) v1.Resour
 		name, counts := map[eviction.Signal]v1.ResourceName{
 			eviction.MemoryAvailable: v1.ResourceMemory, eviction.NodeFsAvailable: v1.ResourceEphemeralStorage,
 		}[t.Signal]
-		if amount, known := t.Value.Of(o[t.Signal]); counts && known && t.Hard() {
+		if amount, known := t.Value.Of(o[t.Signal]); counts && known && t.Hard() && !t.AboveDisk(o[t.Signal]) {
 			hard[name] = *resource.NewQuantity(amount, resource.BinarySI)
 		}
 	}

@@ -4,7 +4,9 @@ import (
 	"fmt"
 	"path"
 	"reflect"
+	"slices"
 	"strconv"
+	"strings"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -22,8 +24,15 @@ type outsideGroups struct {
 	cgroups *cgroup.System
 	root    string
 	paths   []string // below root
-	// manifests are of those that exist.
-	manifests []*v1.Pod
+	finds   bool     // the containers, which no source of pods has
+	// groups are those that exist.
+	groups []outsideGroup
+}
+
+// outsideGroup is a cgroup, with its path below root.
+type outsideGroup struct {
+	path     string
+	manifest *v1.Pod
 }
 
 // newOutsideGroups refuses a cgroup that has evictd or the pods in it, or that is in the cgroup of the pods.
@@ -45,17 +54,40 @@ func newOutsideGroups(n *node, podsGroup string, paths []string) (*outsideGroups
 
 // look reads which of the groups exist and what protects them, and says whether that has changed.
 func (o *outsideGroups) look() (changed bool) {
-	var found []*v1.Pod
+	var all []foundGroup
 	for _, group := range o.paths {
-		if p, err := o.cgroups.Protection(path.Join(o.root, group)); err == nil {
-			found = append(found, groupManifest(group, &p))
+		all = append(all, foundGroup{"", group, group})
+	}
+	if o.finds {
+		for _, f := range findGroups(o.cgroups, o.root) {
+			if !slices.ContainsFunc(o.paths, func(listed string) bool { return config.Within(f.path, listed) || config.Within(listed, f.path) }) {
+				all = append(all, f)
+			}
 		}
 	}
-	if reflect.DeepEqual(found, o.manifests) {
+	var found []outsideGroup
+	for _, f := range all {
+		if p, err := o.cgroups.Protection(path.Join(o.root, f.path)); err == nil {
+			found = append(found, outsideGroup{f.path, f.manifest(&p)})
+		}
+	}
+	if reflect.DeepEqual(found, o.groups) {
 		return false
 	}
-	o.manifests = found
+	o.groups = found
 	return true
+}
+
+// awaits says whether a group that is listed does not exist.
+func (o *outsideGroups) awaits() bool { return len(o.groups) < len(o.paths) }
+
+// String lists the groups by their names.
+func (o *outsideGroups) String() string {
+	var names []string
+	for _, g := range o.groups {
+		names = append(names, strings.TrimPrefix(g.manifest.Namespace+"/"+g.manifest.Name, "/"))
+	}
+	return strings.Join(names, ", ")
 }
 
 // groupManifest is a cgroup outside of the pods as podspec.Cgroup says.

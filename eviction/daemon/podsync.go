@@ -30,8 +30,8 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		defer watching.Wait()
 		watching.Go(func() { d.manifests.Run(ctx) })
 		filesChanged = d.manifests.Changed()
-		d.updatePods()
 	}
+	d.updatePods()
 	if d.cluster != nil {
 		clusterChanged = d.cluster.agent.Changed()
 	}
@@ -48,7 +48,7 @@ func (d *Daemon) syncPods(ctx context.Context) {
 		d.prepare(&last, all)
 		annotations.follow(d.tracker.pods())
 		var look <-chan time.Time
-		if g := d.tracker.podsGroup; g != nil && g.missing() {
+		if g := d.tracker.podsGroup; g != nil && g.missing() || d.tracker.outside.finds || d.tracker.outside.awaits() {
 			look = time.After(podsCgroupInterval)
 		}
 		for waits := true; waits; {
@@ -59,13 +59,12 @@ func (d *Daemon) syncPods(ctx context.Context) {
 			case <-again.C:
 				again.Reset(tick.Until(d.cfg.HousekeepingInterval))
 				ticks++
-				moved, other := d.findPodsCgroup(), d.tracker.outside.look()
-				changed = (moved || other) && d.updatePods()
+				changed = d.findGroups() && d.updatePods()
 			case paths := <-d.outside:
 				d.tracker.outside.paths = paths
 				changed = d.tracker.outside.look() && d.updatePods()
 			case <-look:
-				changed = d.findPodsCgroup() && d.updatePods()
+				changed = d.findGroups() && d.updatePods()
 			case <-filesChanged:
 				changed = d.updatePods()
 			case <-clusterChanged:
@@ -84,8 +83,17 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	}
 }
 
-// podsCgroupInterval is how often the pods' cgroup is looked for while it is missing; a
-// cgroup that exists is looked for at each housekeeping interval.
+// findGroups looks for the pods' cgroup and for those outside of it, and says whether any has changed. Once a container
+// runtime has answered, the containers are its pods.
+func (d *Daemon) findGroups() bool {
+	moved := d.findPodsCgroup()
+	d.tracker.outside.finds = d.tracker.outside.finds && d.tracker.podsGroup.missing() && !d.hasPods()
+	other := d.tracker.outside.look()
+	return moved || other
+}
+
+// podsCgroupInterval is how often a cgroup is looked for while it is missing; one
+// that exists is looked for at each housekeeping interval.
 const podsCgroupInterval = time.Second
 
 // updatePods hands the present pods to the loop, and says whether any has changed.

@@ -102,7 +102,7 @@ func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.
 		return c, p, file, err
 	}
 	o := (&eviction.Observer{}).Observe(&d.node.first)
-	warnings, err := compiled.CheckCapacity(o)
+	warnings, err := checkCapacity(&compiled, o)
 	if err != nil {
 		return c, p, file, err
 	}

@@ -117,6 +117,9 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 	groups := t.openGroups(known)
 	for _, g := range groups {
 		handled = append(handled, g.Pod)
+		if g.disk != nil {
+			disks = append(disks, g.disk)
+		}
 	}
 	for uid, p := range t.known {
 		if known[uid] != p {
@@ -137,13 +140,23 @@ func (t *podTracker) openGroups(known map[types.UID]*trackedPod) (groups []*trac
 	if t.outside == nil {
 		return nil
 	}
-	for _, m := range t.outside.manifests {
+	for _, found := range t.outside.groups {
+		m := found.manifest
 		g := t.known[m.UID]
 		if g == nil || g.manifest != m {
-			g = &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, members: &members{}}
-			at := path.Join(t.outside.root, m.Name)
+			g = &trackedPod{Pod: control.Pod{Pod: eviction.Digest(m)}, manifest: m, members: &members{containers: len(m.Spec.Containers)}}
+			at := path.Join(t.outside.root, found.path)
 			g.group = &podCgroup{cgroups: t.cgroups, path: at, above: t.outside.root, changes: t.changes, uid: m.UID, log: t.log}
-			g.meter = &meter{Pod: collect.NewPod(collect.PodConfig{Cgroups: t.cgroups, Cgroup: at, Child: g.members.child})}
+			cfg := collect.PodConfig{Cgroups: t.cgroups, Cgroup: at, Child: g.members.child}
+			for i := range m.Spec.Containers {
+				cfg.Containers = append(cfg.Containers, m.Spec.Containers[i].Name)
+			}
+			if len(cfg.Containers) > 0 { // what a container writes counts for it
+				g.disk = collect.NewPodDisk(collect.PodFiles{Root: t.nodeFs, Containers: cfg.Containers})
+				g.disk.SetProcesses(g.members.processes)
+				cfg.Disk = g.disk
+			}
+			g.meter = &meter{Pod: collect.NewPod(cfg)}
 			g.Target, g.Usage, g.Meter, g.target = g.group, g.group.usage, g.meter, g.group
 		}
 		known[m.UID] = g
@@ -333,6 +346,7 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 		Volumes:    t.volumes(m),
 		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
+		Own:        collect.OwnDir(t.nodeFs, id(m)),
 		Containers: containers,
 	}
 	if before != nil && before.location == at && before.disk.Matches(&files) {

@@ -5,9 +5,11 @@ package pods
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"sync/atomic"
+	"syscall"
 	"time"
 
 	"github.com/fsnotify/fsnotify"
@@ -54,7 +56,8 @@ type Manifests struct {
 	changed chan struct{}
 }
 
-// New reads the directory for the first time. The error is a *DirError.
+// New reads the directory for the first time. A directory that cannot be read has no pods, and is looked for by Run. The
+// error is a *DirError: the path is no directory.
 func New(cfg Config, log *slog.Logger) (*Manifests, error) {
 	if cfg.RescanEvery == 0 {
 		cfg.RescanEvery = 20 * time.Second
@@ -65,8 +68,11 @@ func New(cfg Config, log *slog.Logger) (*Manifests, error) {
 		dir:     directory{path: cfg.Dir},
 		changed: make(chan struct{}, 1),
 	}
-	if _, err := m.dir.scan(); err != nil {
+	if _, err := m.dir.scan(); errors.Is(err, syscall.ENOTDIR) {
 		return nil, err
+	} else if err != nil {
+		m.lost = true
+		m.log.Warn("pod manifests cannot be read yet: they are looked for every second", "error", err)
 	}
 	m.publish()
 	return m, nil
@@ -96,6 +102,8 @@ func (m *Manifests) Run(ctx context.Context) error {
 	}
 	rescan := time.NewTimer(tick.Until(m.cfg.RescanEvery))
 	defer rescan.Stop()
+	appears := time.NewTicker(time.Second)
+	defer appears.Stop()
 	settled := time.NewTimer(settleTime) // for what changed between New and now
 	defer settled.Stop()
 	settling := true
@@ -109,6 +117,13 @@ func (m *Manifests) Run(ctx context.Context) error {
 			continue
 		case <-events:
 		case <-faults: // the queue overflowed: something changed
+		case <-appears.C:
+			if !m.lost {
+				continue
+			}
+			if watcher != nil {
+				_ = watcher.Add(m.cfg.Dir)
+			}
 		case <-rescan.C:
 			rescan.Reset(tick.Until(m.cfg.RescanEvery))
 			if watcher != nil {

@@ -2,7 +2,6 @@ package pods
 
 import (
 	"errors"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -16,19 +15,33 @@ import (
 	"github.com/evictd/evictd/internal/wait"
 )
 
-func TestADirectoryThatCannotBeReadAtStartIsATypedError(t *testing.T) {
+func TestAFileInPlaceOfTheDirectoryIsATypedError(t *testing.T) {
 	dir := t.TempDir()
 	write(t, dir, "file", "")
-	for name, cause := range map[string]error{"missing": fs.ErrNotExist, "file": syscall.ENOTDIR} {
-		path := filepath.Join(dir, name)
-		_, err := New(Config{Dir: path}, slog.New(slog.DiscardHandler))
-		typed, ok := errors.AsType[*DirError](err)
-		if !ok || typed.Dir != path || !errors.Is(err, cause) {
-			t.Errorf("%s: %v", name, err)
-		}
-		if want := "read pod manifests in " + path + ": "; err == nil || !strings.HasPrefix(err.Error(), want) {
-			t.Errorf("got %v, want %s...", err, want)
-		}
+	path := filepath.Join(dir, "file")
+	_, err := New(Config{Dir: path}, slog.New(slog.DiscardHandler))
+	typed, ok := errors.AsType[*DirError](err)
+	if !ok || typed.Dir != path || !errors.Is(err, syscall.ENOTDIR) {
+		t.Errorf("got %v", err)
+	}
+	if want := "read pod manifests in " + path + ": "; err == nil || !strings.HasPrefix(err.Error(), want) {
+		t.Errorf("got %v, want %s...", err, want)
+	}
+}
+
+func TestADirectoryThatIsMissingAtTheStartIsReadWhenItAppears(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "late")
+	var log logged
+	m, err := New(Config{Dir: dir}, log.logger())
+	require.NoError(t, err)
+	if len(m.Pods()) > 0 || !m.lost {
+		t.Errorf("pods %v, lost %v", names(m), m.lost)
+	}
+	require.NoError(t, os.Mkdir(dir, 0o755))
+	write(t, dir, "pod.yaml", pod("a"))
+	m.rescan()
+	if names(m) != "default/a" || m.lost {
+		t.Errorf("pods %v, lost %v", names(m), m.lost)
 	}
 }
 

@@ -62,6 +62,8 @@ type Config struct {
 	// Notice delivers a step before evictions to a container, or its end, and reports that by
 	// StepTaken. It does not block; nil in a dry run.
 	Notice func(*eviction.StepAction)
+	// Fault is why a signal could not be measured; nil if nothing is known of that.
+	Fault func(eviction.Signal) error
 	// Counters are counted outside the loop.
 	Counters Counters
 }
@@ -102,6 +104,7 @@ type Publisher struct {
 	heldBack   bool
 	conditions []v1.NodeCondition
 	outside    [eviction.NumConditions]outside
+	gaps       [eviction.NumSignals]measureGap
 	evictions  []*record
 	candidates candidates // of a dry run
 	restarting map[types.UID]restarting
@@ -200,6 +203,7 @@ func (p *Publisher) handle(r control.Report) {
 		p.metrics.evictions.WithLabelValues(e.Signal.String(), kind(e.Hard), "failed").Inc()
 	}
 	p.logHeldBack(&r)
+	p.followUnmeasured(&r)
 	p.updateConditions(&r)
 	p.updateNode()
 	p.thresholdEvents(&r)

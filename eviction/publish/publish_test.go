@@ -441,3 +441,36 @@ func TestTheListOfMetricsHasEvictds(t *testing.T) {
 	}, nil)
 	golden.Section(t, "../../docs/metrics.md", "evictd", p.metrics.Table())
 }
+
+// rule: M.188
+func TestAThresholdThatCannotBeEvaluatedForAMinuteIsAWarning(t *testing.T) {
+	s, now := newReporter(), &fixedSnapshot{}
+	p := newFixture(t, publish.Config{Fault: func(signal eviction.Signal) error {
+		if signal == eviction.NodeFsAvailable {
+			return errors.New("statfs /data: no such file or directory")
+		}
+		return nil
+	}}, now)
+	lost := reading(3 * gibi)
+	lost.NodeFs = stats.Filesystem{}
+	warning := `level=WARN msg="a threshold cannot be evaluated: nothing is evicted for it" signal=nodefs.available for=1m0s because="statfs /data: no such file or directory"`
+	p.publish(s.pass(0, control.Housekeeping, lost), s.pass(50*time.Second, control.Housekeeping, lost))
+	if strings.Contains(p.log.String(), warning) {
+		t.Errorf("warned before a minute:\n%s", p.log.String())
+	}
+	last := s.pass(60*time.Second, control.Housekeeping, lost)
+	now.at(s, last)
+	p.publish(last, s.pass(70*time.Second, control.Housekeeping, lost))
+	if strings.Count(p.log.String(), warning) != 1 {
+		t.Errorf("want one warning:\n%s", p.log.String())
+	}
+	for _, signal := range p.status().Signals {
+		if want := signal.Name == "nodefs.available"; strings.HasPrefix(signal.Unmeasured, "statfs /data") != want {
+			t.Errorf("%s is unmeasured because %q", signal.Name, signal.Unmeasured)
+		}
+	}
+	p.publish(s.pass(80*time.Second, control.Housekeeping, reading(3*gibi)))
+	if !strings.Contains(p.log.String(), `level=INFO msg="a threshold can be evaluated" signal=nodefs.available`) {
+		t.Errorf("the end is not logged:\n%s", p.log.String())
+	}
+}

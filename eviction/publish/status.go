@@ -33,7 +33,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	p.sayOutside(conditions)
 	status := nodestatus.Status{
 		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At}, PID: p.cfg.PID,
-		Signals:    signals(&s, p.last.Source),
+		Signals:    p.signals(&s),
 		Conditions: nodestatus.StatusOf(conditions),
 		Taints:     nodestatus.TaintNames(p.cfg.Mode.Taints(raised)),
 		Ranking:    map[string][]nodestatus.Ranked{},
@@ -130,11 +130,11 @@ func stalls(n *stats.Node) map[string]nodestatus.Stall {
 }
 
 // signals are the signals that were measured or have a threshold.
-func signals(s *control.Snapshot, source control.Source) []nodestatus.SignalStatus {
+func (p *Publisher) signals(s *control.Snapshot) []nodestatus.SignalStatus {
 	var all []nodestatus.SignalStatus
 	for _, signal := range eviction.Signals() {
 		o := s.Observations[signal]
-		status := nodestatus.SignalStatus{Name: signal.String(), Source: string(source)}
+		status := nodestatus.SignalStatus{Name: signal.String(), Source: string(p.last.Source), Unmeasured: p.cfg.unmeasured(s.Eviction, signal, o)}
 		if available, known := o.Available.Get(); known {
 			status.Available = signal.Quantity(available)
 			status.Age = metav1.Duration{Duration: s.At.Sub(o.Time)}

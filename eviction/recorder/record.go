@@ -201,7 +201,7 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 	}
 	u := &simulate.FileUsage{
 		Memory: quantity(c.Usage.Memory), Swap: quantity(c.Usage.Swap), PIDs: quantity(c.Usage.Processes), Threads: quantity(c.Usage.Threads), Growth: c.Growth,
-		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked),
+		Files: volume(&c.Usage.Files), Unlinked: volume(&c.Usage.Unlinked), Own: volume(&c.Usage.Own), Partial: c.Usage.Partial,
 	}
 	if u.Stalled = share(c.Stalled); c.ReadBack != 0 {
 		u.ReadBack = resource.NewQuantity(c.ReadBack, resource.BinarySI)
@@ -210,7 +210,7 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 		used := &c.Usage.Containers[i]
 		container := simulate.FileContainerUsage{
 			Memory: quantity(used.Memory), Rootfs: quantity(used.Rootfs), RootfsInodes: quantity(used.RootfsInodes),
-			Logs: quantity(used.Logs), LogsInodes: quantity(used.LogsInodes), Growth: used.Growth,
+			Logs: quantity(used.Logs), LogsInodes: quantity(used.LogsInodes), LogsElsewhere: used.LogsElsewhere, Growth: used.Growth,
 		}
 		if container != (simulate.FileContainerUsage{}) {
 			put(&u.Containers, c.Pod.Containers[i].Name, container)
@@ -225,7 +225,7 @@ func usage(c *eviction.Candidate) *simulate.FileUsage {
 }
 
 func volume(v *stats.Volume) simulate.FileVolumeUsage {
-	return simulate.FileVolumeUsage{Used: quantity(v.Used), Inodes: quantity(v.Inodes)}
+	return simulate.FileVolumeUsage{Used: quantity(v.Used), Inodes: quantity(v.Inodes), Elsewhere: v.Elsewhere}
 }
 
 func share(a stats.Amount) *eviction.Share {

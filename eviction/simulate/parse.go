@@ -365,7 +365,7 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 		return usage{}
 	}
 	volume := func(path *field.Path, v FileVolumeUsage) stats.Volume {
-		return stats.Volume{Used: p.amount(path.Child("used"), v.Used), Inodes: p.amount(path.Child("inodes"), v.Inodes)}
+		return stats.Volume{Used: p.amount(path.Child("used"), v.Used), Inodes: p.amount(path.Child("inodes"), v.Inodes), Elsewhere: v.Elsewhere}
 	}
 	u := &stats.Pod{
 		Memory:     p.amount(path.Child("memory"), in.Memory),
@@ -374,6 +374,8 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 		Threads:    p.amount(path.Child("threads"), in.Threads),
 		Files:      volume(path.Child("files"), in.Files),
 		Unlinked:   volume(path.Child("unlinked"), in.Unlinked),
+		Own:        volume(path.Child("own"), in.Own),
+		Partial:    in.Partial,
 		Containers: make([]stats.Container, len(pod.Containers)),
 		Volumes:    make([]stats.Volume, len(pod.Volumes)),
 	}
@@ -391,6 +393,8 @@ func (p *parser) usage(path *field.Path, pod *eviction.Pod, in *FileUsage) usage
 			RootfsInodes: p.amount(at.Child("rootfsInodes"), c.RootfsInodes),
 			Logs:         p.amount(at.Child("logs"), c.Logs),
 			LogsInodes:   p.amount(at.Child("logsInodes"), c.LogsInodes),
+
+			LogsElsewhere: c.LogsElsewhere,
 		}
 		if in.Memory == nil {
 			u.Memory = stats.Sum(u.Memory, u.Containers[i].Memory)

@@ -169,6 +169,10 @@ type FileUsage struct {
 	Stalled  *eviction.Share    `json:"stalled,omitempty"`
 	Files    FileVolumeUsage    `json:"files,omitzero"`
 	Unlinked FileVolumeUsage    `json:"unlinked,omitzero"`
+	// Own is in the pod's own directory and in no volume. Partial says that not all of what the pod holds on disks was
+	// measured.
+	Own     FileVolumeUsage `json:"own,omitzero"`
+	Partial bool            `json:"partial,omitempty"`
 }
 
 // FileContainerUsage is what a container uses: bytes, inodes.
@@ -178,6 +182,8 @@ type FileContainerUsage struct {
 	RootfsInodes *resource.Quantity `json:"rootfsInodes,omitempty"`
 	Logs         *resource.Quantity `json:"logs,omitempty"`
 	LogsInodes   *resource.Quantity `json:"logsInodes,omitempty"`
+	// LogsElsewhere says that the logs are on another filesystem than the node's.
+	LogsElsewhere bool `json:"logsElsewhere,omitempty"`
 	// Growth is of memory in bytes a second.
 	Growth int64 `json:"growth,omitempty"`
 }
@@ -186,6 +192,8 @@ type FileContainerUsage struct {
 type FileVolumeUsage struct {
 	Used   *resource.Quantity `json:"used,omitempty"`
 	Inodes *resource.Quantity `json:"inodes,omitempty"`
+	// Elsewhere says that it is on another filesystem than the node's.
+	Elsewhere bool `json:"elsewhere,omitempty"`
 }
 
 // FileKill says how long a kill decided in the pass takes. Where Reported, its victim

@@ -45,7 +45,7 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 		if signal.SecondsToThreshold != nil {
 			left = (time.Duration(*signal.SecondsToThreshold * float64(time.Second)).Round(100 * time.Millisecond)).String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, cmp.Or(Short(signal.Name, signal.Available), "not measured"), Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", signal.Name, cmp.Or(Short(signal.Name, signal.Available), strings.TrimSuffix("not measured: "+signal.Unmeasured, ": ")), Short(signal.Name, signal.Capacity), strings.Join(thresholds, ", "), left)
 	}
 	for _, model := range slices.Sorted(maps.Keys(s.MemoryAvailable)) {
 		fmt.Fprintf(w, "memory by model %s\t%s\n", model, Short(memory, s.MemoryAvailable[model]))

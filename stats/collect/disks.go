@@ -294,10 +294,9 @@ func (d *Disks) read(i int, now time.Time, s *stats.Filesystem) error {
 // sources are the three filesystems. If several of them are one disk, they get the same
 // figures: two readings of one disk could otherwise meet the threshold of another
 // signal.
-func (d *Disks) sources() []source {
-	var sources []source
+func (d *Disks) sources() (sources []*source) {
 	for i, name := range [3]string{"nodefs", "imagefs", "containerfs"} {
-		sources = append(sources, source{name: name, read: func(s *stats.Node) error {
+		sources = append(sources, &source{name: name, read: func(s *stats.Node) error {
 			figures := [3]*stats.Filesystem{&s.NodeFs, &s.ImageFs, &s.ContainerFs}
 			if err := d.read(i, s.Time, figures[i]); err != nil {
 				return err

@@ -221,6 +221,22 @@ func (d *PodDisk) trees(yield func(*tree) bool) {
 			}
 		}
 	}
+	yield(&d.own)
+}
+
+// elsewhere says whether the tree is on another filesystem than a path. Subvolumes of btrfs are on one.
+func (t *tree) elsewhere(than string) bool {
+	if t.lastFull.IsZero() {
+		return false
+	}
+	var st unix.Statx_t
+	if statAt(unix.AT_FDCWD, nameZ(than), 0, &st) != 0 || device(&st) == t.device {
+		return false
+	}
+	there, here := newFilesystem(than), newFilesystem(t.place.String())
+	there.measure()
+	here.measure()
+	return there.lastDevice() != here.lastDevice()
 }
 
 // usageOf sums the trees by device, for the devices with an incrementally measured

@@ -20,7 +20,10 @@ const _ = uint(unsafe.Sizeof(uintptr(0)) - 8)
 // ones are requested. The kernel usually answers in microseconds.
 const answerTimeout = 10 * time.Second
 
-var errSilent = errors.New("does not answer")
+var (
+	errSilent = errors.New("does not answer")
+	errNoSize = errors.New("the filesystem reports no size")
+)
 
 // filesystem is the filesystem of a path. The path is looked up at every reading: an
 // open descriptor would prevent unmounting, and would not see a later mount over it.
@@ -62,6 +65,9 @@ func (f *filesystem) read(now time.Time, s *stats.Filesystem) error {
 		return fmt.Errorf("statfs %s: %w", f.path, f.errno)
 	}
 	*s = f.figure
+	if !s.Time.IsZero() && !s.Capacity.IsKnown() {
+		return fmt.Errorf("statfs %s: %w", f.path, errNoSize)
+	}
 	return nil
 }
 
@@ -81,8 +87,9 @@ func (f *filesystem) measure() (moved bool) {
 	return true
 }
 
-// statfs fills in bytes available to ordinary users, and inodes. They are unknown for a
-// filesystem without a fixed number of inodes (btrfs).
+// statfs fills in bytes available to ordinary users, and inodes. Bytes are unknown for a
+// filesystem that reports no size (ramfs, some FUSE and network filesystems), inodes for one
+// without a fixed number of them (btrfs).
 func (f *filesystem) statfs(s *stats.Filesystem) (id uint64, errno unix.Errno) {
 	var stx unix.Statx_t
 	here := unix.AT_FDCWD
@@ -94,10 +101,9 @@ func (f *filesystem) statfs(s *stats.Filesystem) (id uint64, errno unix.Errno) {
 	if _, _, errno := unix.Syscall(unix.SYS_STATFS, uintptr(unsafe.Pointer(unsafe.SliceData(f.pathZ))), uintptr(unsafe.Pointer(&st)), 0); errno != 0 {
 		return 0, errno
 	}
-	*s = stats.Filesystem{
-		Time:      now,
-		Capacity:  stats.Known(int64(st.Blocks) * int64(st.Frsize)),
-		Available: stats.Known(int64(st.Bavail) * int64(st.Frsize)),
+	s.Time = now
+	if st.Blocks > 0 {
+		s.Capacity, s.Available = stats.Known(int64(st.Blocks)*int64(st.Frsize)), stats.Known(int64(st.Bavail)*int64(st.Frsize))
 	}
 	if st.Files > 0 {
 		s.Inodes, s.InodesFree = stats.Known(int64(st.Files)), stats.Known(int64(st.Ffree))

@@ -5,6 +5,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"math"
+	"sync/atomic"
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
@@ -40,9 +41,11 @@ type Node struct {
 	pressure [numPressures]procFile
 	absent   [numPressures]error // the kernel has no such pressure file
 	meminfo  procFile
-	sources  []source
-	spare    [2]int64 // of the running Read
-	stalls   bool     // of the pods, in the running Read
+	sources  []*source
+	above    cgroup.LimitsAbove
+	machine  stats.Amount // MemTotal
+	spare    [2]int64     // of the running Read
+	stalls   bool         // of the pods, in the running Read
 }
 
 // source is one reading function. Its failure is logged once, and its recovery; for an
@@ -52,26 +55,32 @@ type source struct {
 	read     func(*stats.Node) error
 	optional bool
 	lost     bool
+	fault    atomic.Pointer[error] // of the last read; nil for none
 }
 
 // NewNode opens nothing. A source that cannot be read is retried at every Read, but for the machine's
 // pressure, which a kernel has from its boot or never.
 func NewNode(cfg NodeConfig, log *slog.Logger) *Node {
 	n := &Node{log: log, cgroups: cfg.Cgroups, disks: cfg.Disks, virtual: cfg.Virtual, tasks: newTasks(cfg.Host)}
-	n.sources = append(n.sources, source{name: "memory", read: n.readMemory})
-	if cfg.Cgroups != nil {
-		n.root.open, n.pods.open = cfg.openRoot, cfg.openPods
-		n.sources = append(n.sources, source{name: "pods memory", read: n.readPodsMemory})
-	}
 	if cfg.Virtual == nil {
 		n.meminfo.path = cfg.Host + "/proc/meminfo"
-		n.sources = append(n.sources, source{name: "swap", read: n.readSwap})
+		n.sources = append(n.sources, &source{name: "swap", read: n.readSwap})
+	}
+	n.sources = append(n.sources, &source{name: "memory", read: n.readMemory})
+	if cfg.Cgroups != nil {
+		n.pods.open = cfg.openPods
+		n.root.open = func() (*cgroup.Group, error) {
+			n.above.Close()
+			n.above = cfg.Cgroups.LimitsAbove(cfg.Root)
+			return cfg.openRoot()
+		}
+		n.sources = append(n.sources, &source{name: "pods memory", read: n.readPodsMemory})
 	}
 	n.sources = append(n.sources, cfg.Disks.sources()...)
-	n.sources = append(n.sources, source{name: "tasks", read: n.readTasks})
+	n.sources = append(n.sources, &source{name: "tasks", read: n.readTasks})
 	for p, name := range pressures {
 		n.pressure[p].path = cfg.Host + "/proc/pressure/" + name
-		n.sources = append(n.sources, source{
+		n.sources = append(n.sources, &source{
 			name:     name + " pressure",
 			read:     func(s *stats.Node) error { return n.readPressure(cgroup.Resource(p), s) },
 			optional: true,
@@ -126,9 +135,14 @@ func (n *Node) Read(s *stats.Node, ask Ask) {
 	if ask.Disks {
 		n.disks.request(s.Time)
 	}
-	for i := range n.sources {
-		src := &n.sources[i]
+	for _, src := range n.sources {
 		err := src.read(s)
+		if before := src.fault.Load(); err == nil && before != nil {
+			src.fault.Store(nil)
+		} else if err != nil && (before == nil || (*before).Error() != err.Error()) {
+			kept := err // err stays on the stack
+			src.fault.Store(&kept)
+		}
 		switch {
 		case err != nil && !src.lost:
 			src.lost = true
@@ -143,9 +157,21 @@ func (n *Node) Read(s *stats.Node, ask Ask) {
 	}
 }
 
+// Fault is why a source could not be read at the last Read: memory, pods memory, swap, nodefs, imagefs, containerfs,
+// tasks, or memory pressure. Any goroutine may call it.
+func (n *Node) Fault(name string) error {
+	for _, src := range n.sources {
+		if err := src.fault.Load(); src.name == name && err != nil {
+			return *err
+		}
+	}
+	return nil
+}
+
 // Close closes what is open.
 func (n *Node) Close() {
 	n.root.close()
+	n.above.Close()
 	n.pods.close()
 	n.tasks.close()
 	n.meminfo.file.Close()
@@ -157,7 +183,9 @@ func (n *Node) Close() {
 func (n *Node) readMemory(s *stats.Node) error {
 	switch {
 	case n.cgroups != nil:
-		return n.root.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.Memory, n.spare[0]) })
+		err := n.root.read(func(g *cgroup.Group) error { return g.MemoryFar(&s.Memory, n.spare[0]) })
+		s.Memory.Limit = s.Memory.Limit.Least(n.above.Least()).Least(n.machine)
+		return err
 	case n.virtual != nil:
 		return n.virtual.read(&s.Memory)
 	}
@@ -175,11 +203,11 @@ func (n *Node) readPodsMemory(s *stats.Node) error {
 	})
 }
 
-// readSwap reads the swap of the machine, which is also that of a group taken as the node.
+// readSwap reads the swap of the machine, which a group taken as the node has, too, and MemTotal.
 func (n *Node) readSwap(s *stats.Node) error {
 	var buf [4096]byte
 	b, err := n.meminfo.read(buf[:])
-	s.Swap = cgroup.ParseSwap(b)
+	s.Swap, n.machine = cgroup.ParseSwap(b)
 	return err
 }
 

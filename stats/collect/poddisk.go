@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"os"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -24,6 +25,9 @@ const (
 	GitRepo   = "kubernetes.io~git-repo"
 )
 
+// OwnDir is the directory of a pod below the kubelet's root directory.
+func OwnDir(root, id string) PodPath { return PodPath{root, "pods/" + id} }
+
 // EtcHosts is the file that the kubelet mounts over the /etc/hosts of a pod.
 func EtcHosts(root, id string) PodPath { return PodPath{root, "pods/" + id + "/etc-hosts"} }
 
@@ -40,6 +44,7 @@ type PodFiles struct {
 	// Logs is the pod's log directory, with one below for each of Containers.
 	Logs       PodPath
 	EtcHosts   PodPath
+	Own        PodPath  // the pod's own directory, which has the volumes in it
 	Containers []string // in the order of PodConfig's
 }
 
@@ -64,6 +69,8 @@ type PodDisk struct {
 
 	// Owned by the scanner.
 	volumes, logs, layers []tree
+	own                   tree
+	layerless             bool           // the writable layer of a running container is not found
 	open                  []stats.Volume // deleted open files, by container
 	unlinked              stats.Volume
 }
@@ -71,13 +78,14 @@ type PodDisk struct {
 // podUsage is the result of one scan.
 type podUsage struct {
 	volumes, logs, layers, open []stats.Volume
-	files, unlinked             stats.Volume
+	files, unlinked, own        stats.Volume
+	partial                     bool
 }
 
 // NewPodDisk makes a pod that was not scanned.
 func NewPodDisk(files PodFiles) *PodDisk {
 	n := len(files.Containers)
-	d := &PodDisk{files: files, volumes: make([]tree, len(files.Volumes)), logs: make([]tree, n), layers: make([]tree, n), open: make([]stats.Volume, n)}
+	d := &PodDisk{files: files, own: tree{place: files.Own, own: true}, volumes: make([]tree, len(files.Volumes)), logs: make([]tree, n), layers: make([]tree, n), open: make([]stats.Volume, n)}
 	for i, place := range files.Volumes {
 		d.volumes[i].place = place
 	}
@@ -86,7 +94,7 @@ func NewPodDisk(files PodFiles) *PodDisk {
 
 // Matches says whether the pod has the same paths, so that its results are still valid.
 func (d *PodDisk) Matches(files *PodFiles) bool {
-	return d.files.Root == files.Root && d.files.Logs == files.Logs && d.files.EtcHosts == files.EtcHosts &&
+	return d.files.Root == files.Root && d.files.Logs == files.Logs && d.files.EtcHosts == files.EtcHosts && d.files.Own == files.Own &&
 		slices.Equal(d.files.Volumes, files.Volumes) && slices.Equal(d.files.Containers, files.Containers)
 }
 
@@ -105,17 +113,17 @@ func (d *PodDisk) SetRuntimeFigures(figures RuntimeFigures) {
 func (d *PodDisk) read(s *stats.Pod) {
 	found := d.found.Load()
 	if found == nil {
-		found = &podUsage{}
+		found = &podUsage{partial: true}
 	}
 	s.Volumes = append(s.Volumes, found.volumes...)
 	for range len(d.files.Volumes) - len(found.volumes) {
 		s.Volumes = append(s.Volumes, stats.Volume{})
 	}
-	s.Files, s.Unlinked = found.files, found.unlinked
+	s.Files, s.Unlinked, s.Own, s.Partial = found.files, found.unlinked, found.own, found.partial
 	for i := range s.Containers {
 		c, layer := &s.Containers[i], d.runtimeLayer(i)
 		if i < len(found.logs) {
-			c.Logs, c.LogsInodes = found.logs[i].Used, found.logs[i].Inodes
+			c.Logs, c.LogsInodes, c.LogsElsewhere = found.logs[i].Used, found.logs[i].Inodes, found.logs[i].Elsewhere
 			if at := found.layers[i]; !layer.Used.IsKnown() || at.Used.IsKnown() && at.Time.After(layer.Time) {
 				layer = at
 			}
@@ -163,6 +171,7 @@ func (d *PodDisk) scan(r *podScan) bool {
 			continue
 		}
 		found.volumes[i] = r.measure(&d.volumes[i])
+		found.volumes[i].Elsewhere = d.volumes[i].elsewhere(d.files.Root)
 	}
 	if r.full {
 		d.scanProcesses(r, len(projects) > 0)
@@ -170,6 +179,7 @@ func (d *PodDisk) scan(r *podScan) bool {
 	for i := range d.logs {
 		d.logs[i].moveTo(d.logDir(i))
 		found.logs[i] = r.measure(&d.logs[i])
+		found.logs[i].Elsewhere = d.logs[i].elsewhere(d.files.Root)
 		// The runtime's figures may be older than the request of a full scan.
 		if r.full || !d.runtimeLayer(i).Used.IsKnown() {
 			found.layers[i] = r.measure(&d.layers[i])
@@ -177,6 +187,8 @@ func (d *PodDisk) scan(r *podScan) bool {
 			found.layers[i] = d.layers[i].volume()
 		}
 	}
+	found.own = r.measure(&d.own)
+	found.own.Elsewhere = d.own.elsewhere(d.files.Root)
 	found.open = slices.Clone(d.open)
 	found.unlinked = d.unlinked
 	if r.at(d.files.Logs); d.files.Logs != (PodPath{}) {
@@ -187,6 +199,10 @@ func (d *PodDisk) scan(r *podScan) bool {
 		found.files = found.files.Plus(stats.Volume{Used: stats.Known(size), Inodes: stats.Known(1)})
 	}
 	found.files.Time = time.Now()
+	found.partial = d.layerless || d.own.lastFull.IsZero() && slices.ContainsFunc(d.files.Volumes, func(v PodPath) bool { return v != PodPath{} })
+	for t := range d.trees {
+		found.partial = found.partial || t.failed
+	}
 	if r.cancelled() {
 		return false
 	}
@@ -212,7 +228,7 @@ func (d *PodDisk) scanProcesses(r *podScan, quota bool) {
 	files := openFiles{layers: r.overlays, volumes: d.files.Volumes, left: maxDescriptors}
 	open := files.unlinked(pids)
 	var st unix.Statx_t
-	d.unlinked = stats.Volume{}
+	d.unlinked, d.layerless = stats.Volume{}, false
 	if !quota && statAt(unix.AT_FDCWD, nameZ(d.files.Root), 0, &st) == 0 {
 		d.unlinked = open[device(&st)]
 		d.unlinked.Time = now
@@ -224,7 +240,8 @@ func (d *PodDisk) scanProcesses(r *podScan, quota bool) {
 		}
 		root := rootDevice(pids[0])
 		place, is := r.overlays[root]
-		if !is {
+		if !is { // it runs in the root of the host, or on snapshots of a filesystem such as zfs
+			d.layerless = d.layerless || root != 0 && root != rootDevice(os.Getpid()) && !d.runtimeLayer(i).Used.IsKnown()
 			continue
 		}
 		d.layers[i].moveTo(place)

@@ -34,7 +34,7 @@ func (s *DiskScanner) scanPod(r *diskScan, pod *PodDisk) bool {
 		return true
 	}
 	if len(s.blocked) >= maxBlocked {
-		pod.found.Store(&podUsage{})
+		pod.found.Store(&podUsage{partial: true})
 		return true
 	}
 	p := &podScan{diskScan: *r, ended: make(chan struct{})}
@@ -59,7 +59,7 @@ func (s *DiskScanner) scanPod(r *diskScan, pod *PodDisk) bool {
 			continue
 		}
 		s.blocked[pod] = p
-		pod.found.Store(&podUsage{})
+		pod.found.Store(&podUsage{partial: true})
 		s.log.Warn("a filesystem with files of a pod does not answer; what the pod uses on disks is unknown until it does", "path", p.path())
 		if len(s.blocked) == maxBlocked {
 			s.log.Error("no further pod is scanned until a filesystem answers: what pods use on disks is unknown", "blocked", maxBlocked)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"time"
@@ -80,6 +81,7 @@ func (p PodPath) open(flags int) (int, error) {
 // not written to for ten minutes and then grows is found by the next full measurement.
 type tree struct {
 	place         PodPath
+	own           bool // a pod's own directory, see excludes
 	bytes, inodes int64
 	device        uint64
 	lastFull      time.Time // when the last full measurement began
@@ -88,6 +90,24 @@ type tree struct {
 	remembered    int           // directories and files
 	failed        bool          // the fault of the last measurement was logged
 	steps         *atomic.Int64 // entries measured so far, for others to see; may be nil
+}
+
+// ownBlocks of 512 bytes are what a file of a pod's own directory may hold that the kubelet has written, such as etc-hosts.
+const ownBlocks = 4096 / 512
+
+// volumesOfPod are the directories in a pod's own directory that are measured by volume, or have other filesystems mounted.
+var volumesOfPod = []string{"volumes", "volume-subpaths", "volumeDevices"}
+
+// excludes says whether an entry does not count in a pod's own directory. A pod writes there through single files that are
+// mounted into its containers: its termination message, and etc-hosts.
+func (t *tree) excludes(nameZ []byte, st *unix.Statx_t, depth int) bool {
+	if !t.own {
+		return false
+	}
+	if st.Mode&unix.S_IFMT == unix.S_IFDIR {
+		return depth == 0 && slices.Contains(volumesOfPod, unix.ByteSliceToString(nameZ))
+	}
+	return st.Blocks <= ownBlocks
 }
 
 // moveTo sets the path of the tree; a new path discards its results.
@@ -135,7 +155,7 @@ func (t *tree) measure(now time.Time, whole bool, room *int, pace func() bool) (
 	fd, err := t.place.open(unix.O_RDONLY | unix.O_DIRECTORY)
 	if err != nil {
 		t.root.releaseRoomBelow(room)
-		*t = tree{place: t.place, remembered: t.remembered, failed: t.failed}
+		*t = tree{place: t.place, own: t.own, remembered: t.remembered, failed: t.failed}
 		if errors.Is(err, unix.ENOENT) {
 			return 1, nil
 		}
@@ -201,8 +221,11 @@ func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int)
 		}
 	}
 	d := &directory{ino: st.Ino, mtime: st.Mtime, ctime: st.Ctime, bytes: int64(st.Blocks) * 512, inodes: 1}
+	if w.tree.own {
+		d.bytes, d.inodes = 0, 0
+	}
 	w.bytes += d.bytes
-	w.inodes++
+	w.inodes += d.inodes
 	*w.room--
 	for len(w.buffers) <= depth {
 		size := 8 << 10
@@ -250,7 +273,7 @@ func (w *walk) read(fd int, buf []byte, each func(nameZ []byte)) (complete bool)
 // entry counts one entry of a directory.
 func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*directory, depth int) {
 	var st unix.Statx_t
-	if errno := statAt(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW, &st); errno != 0 || device(&st) != w.tree.device {
+	if errno := statAt(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW, &st); errno != 0 || device(&st) != w.tree.device || w.tree.excludes(nameZ, &st, depth) {
 		return
 	}
 	if w.remote && statx(fd, &nameZ[0], unix.AT_SYMLINK_NOFOLLOW|unix.AT_NO_AUTOMOUNT, &st) != 0 {

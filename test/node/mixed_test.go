@@ -232,7 +232,7 @@ func uncache(t *testing.T, file string) {
 	require.NoError(t, err)
 }
 
-func configFile(t *testing.T, fields string) string {
+func configFile(t testing.TB, fields string) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "evictd.yaml")
 	require.NoError(t, os.WriteFile(file, []byte("apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"+fields+"\n"), 0o644))
