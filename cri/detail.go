@@ -240,5 +240,5 @@ func imageOf(i *cri.Image, ofSandboxes bool) inventory.Image {
 	return inventory.Image{ID: i.Id, Tags: i.RepoTags, Digests: i.RepoDigests, Bytes: bytesOf(i.Size), Pinned: i.Pinned || ofSandboxes}
 }
 
-// bytesOf is a size of the CRI; what no disk can hold is the most that can be told.
+// bytesOf is a size of the CRI; a size that no disk can hold becomes the largest int64.
 func bytesOf(n uint64) int64 { return int64(min(n, math.MaxInt64)) }

@@ -90,7 +90,7 @@ func checkCommand() *cobra.Command {
 	return c
 }
 
-// askPatience is how long a container runtime may take to tell its version.
+// askPatience is how long a container runtime may take to answer with its version.
 const askPatience = 3 * time.Second
 
 // askCommand is what `evictd doctor` runs: it speaks no gRPC itself.

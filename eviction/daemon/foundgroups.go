@@ -31,7 +31,7 @@ var engineGroups = []struct{ engine, pattern, prefix, suffix string }{
 // foundGroup is a container that was found by its cgroup; without an engine it is a cgroup that outside lists.
 type foundGroup struct{ engine, path, name string }
 
-// findGroups finds the containers below a cgroup, without the one that evictd runs in.
+// findGroups finds the containers below a cgroup, except that in which evictd runs.
 func findGroups(cgroups *cgroup.System, root string) (found []foundGroup) {
 	for _, e := range engineGroups {
 		for _, at := range cgroups.Find(root, e.pattern) {

@@ -43,7 +43,7 @@ var kubeletSockets = []string{"device-plugins/kubelet.sock", "pod-resources/kube
 const kubeletPort = 10250
 
 // FindKubelet finds a kubelet on this host. dirs are directories beside the usual ones that may be
-// its, such as the one that --nodefs names.
+// its, such as that of --nodefs.
 //
 // A kubelet is a process of root that listens on a socket of a kubelet's directory, or outside of
 // containers on the port of a kubelet's API, or is called kubelet and may be about to. What a

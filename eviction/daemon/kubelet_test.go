@@ -31,7 +31,7 @@ func TestAKubeletIsKnownByWhatItHolds(t *testing.T) {
 		tcp       string
 		port      int    // the inode that process 7 holds
 		socket    string // of a directory below the root
-		user      int    // who listens there; negative for a socket on which no one listens
+		user      int    // the uid of the listener; negative for a socket without one
 		want      string // part of what the kubelet is recognized by; "" for none
 	}{
 		{name: "the kubelet", processes: map[string]string{"7": runs("kubelet", "0", "7")}, want: "kubelet, pid 7, is called so"},

@@ -61,8 +61,8 @@ func (e RuntimeEndpoint) path() string {
 	return rest
 }
 
-// Sockets are the paths of the sockets that may be the runtime's: the one that is set, or the usual
-// ones that exist.
+// Sockets are the paths of the sockets that may be the runtime's: that which is set, or those of the usual
+// sockets that exist.
 func (e RuntimeEndpoint) Sockets() (paths []string) {
 	if e == noRuntime {
 		return nil

@@ -186,7 +186,7 @@ func TestADiskUnderPressureIsFreedOfWhatItLacks(t *testing.T) {
 				w.image("a", 4, 4)
 				w.inventory.Failing = map[string]string{"ListImages": "layer not known"}
 			}},
-			[]string{"100ms removeContainer older", "350ms pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed"},
+			[]string{"100ms removeContainer older", "100ms pressure: expected 1, freed 1 GiB short, FreeDiskSpaceFailed"},
 		},
 		{
 			"without a runtime there is no report",

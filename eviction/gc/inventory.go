@@ -49,7 +49,7 @@ func (c *Collector) inventory() (*reclaim.Inventory, error) {
 		return nil, errNoRuntime
 	case !has.Connected:
 		return nil, wire.ErrAway
-	case has.Failing[listContainers] != "": // who uses a sandbox or an image is not known
+	case has.Failing[listContainers] != "": // the users of a sandbox or an image are not known
 		return nil, fmt.Errorf("the container runtime cannot list its containers: %s", has.Failing[listContainers])
 	}
 	c.mu.Lock()

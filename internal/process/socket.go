@@ -8,7 +8,7 @@ import (
 	"syscall"
 )
 
-// ListenAs listens on a unix socket as a user, of whom the kernel tells those that connect
+// ListenAs listens on a unix socket as a user, which the kernel names to clients
 // (SO_PEERCRED). It makes the socket's directory, which becomes the user's. It takes root.
 func ListenAs(path string, user int) (listener *net.UnixListener, err error) {
 	dir := filepath.Dir(path)

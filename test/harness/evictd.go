@@ -120,7 +120,11 @@ func (e *Evictd) AwaitCondition(condition v1.NodeConditionType, taint string, ra
 	e.T.Helper()
 	want := map[bool]v1.ConditionStatus{true: v1.ConditionTrue, false: v1.ConditionFalse}[raised]
 	e.Await(string(condition)+" to be "+string(want), func(s *nodestatus.Status) bool {
-		return slices.Contains(s.Taints, taint+":NoSchedule") == raised && slices.ContainsFunc(s.Conditions, func(c nodestatus.ConditionStatus) bool {
+		conditions, taints := s.Conditions, s.Taints
+		if s.WouldBe != nil {
+			conditions, taints = s.WouldBe.Conditions, s.WouldBe.Taints
+		}
+		return slices.Contains(taints, taint+":NoSchedule") == raised && slices.ContainsFunc(conditions, func(c nodestatus.ConditionStatus) bool {
 			return c.Type == condition && c.Status == want
 		})
 	})

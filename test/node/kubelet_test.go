@@ -45,7 +45,7 @@ func TestNativeModeRunsBesideAKubeletOnlyWhereItIsForced(t *testing.T) {
 	if code == 99 {
 		t.Skip("skipped: /proc cannot be mounted in namespaces of a test:", stderr)
 	}
-	if code != 2 || stdout != "" || !strings.Contains(stderr, "--mode native: a kubelet runs here (pid ") || !strings.Contains(stderr, "or give --force") {
+	if code != 2 || stdout != "" || !strings.Contains(stderr, "--mode native: a kubelet runs here: kubelet, pid ") || !strings.Contains(stderr, "or give --force") {
 		t.Errorf("exit code %d, stdout %q, stderr %q", code, stdout, stderr)
 	}
 	forced := n.Command(sandbox.CgroupRoot(n.Group), sandbox.Mode("native"), hard)
