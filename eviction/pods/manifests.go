@@ -102,12 +102,14 @@ func (m *Manifests) Run(ctx context.Context) error {
 	}
 	rescan := time.NewTimer(tick.Until(m.cfg.RescanEvery))
 	defer rescan.Stop()
-	appears := time.NewTicker(time.Second)
-	defer appears.Stop()
 	settled := time.NewTimer(settleTime) // for what changed between New and now
 	defer settled.Stop()
 	settling := true
 	for {
+		var appears <-chan time.Time
+		if m.lost {
+			appears = time.After(time.Second)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
@@ -117,10 +119,7 @@ func (m *Manifests) Run(ctx context.Context) error {
 			continue
 		case <-events:
 		case <-faults: // the queue overflowed: something changed
-		case <-appears.C:
-			if !m.lost {
-				continue
-			}
+		case <-appears:
 			if watcher != nil {
 				_ = watcher.Add(m.cfg.Dir)
 			}
