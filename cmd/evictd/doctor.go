@@ -220,10 +220,11 @@ func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	if len(r.Missing) > 0 {
 		is += ", without " + strings.Join(r.Missing, ", ")
 	}
+	said := []string{is}
 	for _, method := range slices.Sorted(maps.Keys(r.Failing)) {
-		is += "; " + method + " fails: " + r.Failing[method]
+		said = append(said, method+" fails: "+r.Failing[method])
 	}
-	return about(name, is, len(r.Failing) == 0, "what the failing calls would say is not known, or as old as their last answer; what the others say stays in use")
+	return about(name, strings.Join(said, "; "), len(r.Failing) == 0, "what the failing calls would say is not known, or as old as their last answer; what the others say stays in use")
 }
 
 // askRuntimes says what the runtimes behind sockets answer, and whether one does. The agent asks.

@@ -22,7 +22,7 @@ import (
 
 const (
 	ownCondition v1.NodeConditionType = "evictd.io/MemoryPressure"
-	ownTaint                          = "evictd.io/memory-pressure"
+	ownTaint     string               = "evictd.io/memory-pressure"
 )
 
 // pressed is a threshold that a pod of 20 MiB crosses, and that evicts none within the test.

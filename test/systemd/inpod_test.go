@@ -38,12 +38,12 @@ func TestEvictdInAPodEndsAndBeginsWithIt(t *testing.T) {
 	}
 
 	// A configuration that is well-formed, and that evictd refuses on this host.
-	p.give("evictd.yaml", strings.Replace(deployed, "/node", "/nowhere", 1))
+	p.give("evictd.yaml", strings.Replace(deployed, "100Mi", "999Ti", 1))
 	await(p, "the container to end", func() bool { return strings.Contains(p.log(podUnit), "container: exited 2") })
 	log := p.log(podUnit)
 	end := log[:strings.Index(log, "container: exited 2")]
 	const reason = "evictd-install: evictd has ended with exit code 2: "
-	if at := strings.LastIndex(end, "evictd-install: "); at < 0 || !strings.HasPrefix(end[at:], reason) || !strings.Contains(end[at:], "/nowhere") {
+	if at := strings.LastIndex(end, "evictd-install: "); at < 0 || !strings.HasPrefix(end[at:], reason) || !strings.Contains(end[at:], "999Ti") {
 		t.Errorf("the log before its end is %q; expected evictd's reason at last", end)
 	}
 	p.give("evictd.yaml", deployed)
