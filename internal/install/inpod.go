@@ -10,10 +10,13 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
@@ -150,6 +153,12 @@ func Enter(root string, command []string) error {
 	}
 	if err == nil {
 		err = os.Chdir("/")
+	}
+	if err == nil {
+		// PR_SET_PDEATHSIG of process.Spawn is a setting of the first thread, and the program has that of the
+		// thread that executes it.
+		runtime.LockOSThread()
+		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
 	}
 	if err == nil {
 		err = syscall.Exec(command[0], command, os.Environ())
