@@ -15,6 +15,10 @@ import (
 // errLost says that the runtime has closed the connection.
 var errLost = errors.New("the container runtime has closed the connection")
 
+// answerTimeout is how long a runtime that has left a call without an answer may take to answer any other. With
+// callTimeout it is less than a reclaim may take, which waits for a runtime that is known to be away.
+const answerTimeout = 5 * time.Second
+
 // session uses one connection. Each of its tasks asks the runtime for one thing, beside the
 // others, so that a method that hangs or fails takes nothing else with it. The goroutine of
 // Run starts the tasks and applies what they have found.
@@ -26,6 +30,10 @@ type session struct {
 	events  bool       // the runtime sends container events
 	ended   chan error // the container events
 	listed  bool       // each list was asked for once
+	// silent receives answerTimeout after silence, the error of a task that had no answer in time, unless
+	// another task has succeeded meanwhile.
+	silent  <-chan time.Time
+	silence error
 
 	version, config, sandboxes, containers, images, layers, disks task
 }
@@ -93,6 +101,8 @@ func (s *session) run(ctx context.Context) error {
 			if err := s.finish(ctx, found); err != nil {
 				return err
 			}
+		case <-s.silent:
+			return fmt.Errorf("it answers no call: %w", s.silence)
 		case <-poll.C:
 			list()
 		case <-measure.C:
@@ -152,7 +162,12 @@ func (s *session) finish(ctx context.Context, found result) error {
 	if err := s.failed(); err != nil {
 		return err
 	}
-	if time.Since(t.began) >= callTimeout { // do the other methods still answer?
+	if t.err == nil {
+		s.silent = nil
+	} else if time.Since(t.began) >= callTimeout { // do the other methods still answer?
+		if s.silent == nil {
+			s.silent, s.silence = time.After(answerTimeout), t.err
+		}
 		for _, other := range s.tasks() {
 			if other != t {
 				s.start(ctx, other)
@@ -170,7 +185,9 @@ func (s *session) finish(ctx context.Context, found result) error {
 		s.connected()
 		s.start(ctx, &s.layers)
 	}
-	s.sendStatus()
+	if s.listed { // evictd finds its disks in the status, and what can be removed of them in the lists
+		s.sendStatus()
+	}
 	return nil
 }
 
