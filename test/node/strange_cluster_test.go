@@ -199,9 +199,7 @@ func TestStrangeKubeletWithACgroupRoot(t *testing.T) {
 			d.AwaitMetric("evictd_pods_without_cgroup 1")
 			second := n.StartIn(m, n.PodGroup(m), nil) // the kubelet's cgroupRoot is corrected
 			d.AwaitPods(memorySignal, second)
-			if is := d.Answer("/readyz"); is != "200 OK" || d.Status().Unprotected != "" {
-				t.Errorf("/readyz: %s, unprotected %q", is, d.Status().Unprotected)
-			}
+			harness.Await(t, "evictd to be ready", func() bool { return d.Answer("/readyz") == "200 OK" && d.Status().Unprotected == "" })
 			harness.MustRun(t, pod)
 		})
 	}
