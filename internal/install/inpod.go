@@ -16,8 +16,6 @@ import (
 	"syscall"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/process"
@@ -158,7 +156,9 @@ func Enter(root string, command []string) error {
 		// PR_SET_PDEATHSIG of process.Spawn is a setting of the first thread, and the program has that of the
 		// thread that executes it.
 		runtime.LockOSThread()
-		err = unix.Prctl(unix.PR_SET_PDEATHSIG, uintptr(unix.SIGKILL), 0, 0, 0)
+		if _, _, errno := syscall.RawSyscall(syscall.SYS_PRCTL, syscall.PR_SET_PDEATHSIG, uintptr(syscall.SIGKILL), 0); errno != 0 {
+			err = errno
+		}
 	}
 	if err == nil {
 		err = syscall.Exec(command[0], command, os.Environ())
