@@ -23,7 +23,7 @@ const (
 	maxRetryDetail = 2 * time.Minute
 )
 
-// answer is what was read of one object.
+// answer is the value that was read of an object, or the error of reading it.
 type answer[T any] struct {
 	value T
 	err   error

@@ -114,9 +114,8 @@ func (s *session) listImages() func(context.Context) (func(), error) {
 	}
 }
 
-// inspect reads what the lists do not have: of an object that is new or has changed, and
-// again after a pause of one that could not be read. complete is false if there was no time for some,
-// of which the details have none.
+// inspect reads the status of each listed object that is new or has changed; if that failed, it reads again after a
+// pause. complete is false if the time was too short for some objects, which have no entry in details.
 func inspect[T interface{ GetId() string }](ctx context.Context, listed []T, known map[string]detail, changed func(T, detail) bool, read func(context.Context, T, detail) (detail, error)) (details map[string]detail, complete bool) {
 	now := time.Now()
 	details = map[string]detail{}

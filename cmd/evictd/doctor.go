@@ -52,8 +52,7 @@ func doctorCommand() *cobra.Command {
 			return err
 		}
 		findings := append(examine(c.Context(), client), managerFindings(c.Context(), client)...)
-		findings = append(findings, podsFindings(c.Context(), client)...)
-		findings = append(findings, measuredFindings(c.Context(), client)...)
+		findings = append(findings, protectionFindings(c.Context(), client)...)
 		findings = append(findings, runtimeFinding(c.Context(), client))
 		findings = append(findings, apiFindings(c.Context(), client)...)
 		findings = append(findings, kubeletFindings(c.Context(), client, "/proc", daemon.FindKubelet())...)
@@ -190,13 +189,20 @@ func standing(ctx context.Context, client *serve.Client) (status nodestatus.Stat
 	return status, err
 }
 
-// podsFindings say of the running daemon, if there is one, whether it finds the cgroups of the pods.
-func podsFindings(ctx context.Context, client *serve.Client) []finding {
+// protectionFindings say whether the running daemon, if there is one, finds the cgroups of the pods, and which
+// thresholds it cannot evaluate.
+func protectionFindings(ctx context.Context, client *serve.Client) []finding {
 	status, err := standing(ctx, client)
 	if err != nil {
 		return nil
 	}
-	return []finding{about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready")}
+	findings := []finding{about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready")}
+	for _, s := range status.Signals {
+		if s.Unmeasured != "" {
+			findings = append(findings, finding{Name: "threshold of " + s.Name, Is: s.Unmeasured, Lost: "nothing is evicted for " + s.Name})
+		}
+	}
+	return findings
 }
 
 // runtimeFinding is what the running daemon has found of the container runtime, or else what those
@@ -227,7 +233,7 @@ func runtimeFinding(ctx context.Context, client *serve.Client) finding {
 	return about(name, strings.Join(said, "; "), len(r.Failing) == 0, "what the failing calls would say is not known, or as old as their last answer; what the others say stays in use")
 }
 
-// askRuntimes says what the runtimes behind sockets answer, and whether one does. The agent asks.
+// askRuntimes has evictd-agent ask the runtimes behind the sockets for their versions. ok says that one has answered.
 func askRuntimes(ctx context.Context, sockets []string) (is string, ok bool) {
 	if len(sockets) == 0 {
 		return "no socket of a container runtime found", false

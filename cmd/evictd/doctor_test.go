@@ -108,7 +108,7 @@ func at(address string) *serve.Client {
 func TestTroubleshootingHasASectionForEveryLine(t *testing.T) {
 	page := require.ReadFile(t, "../../docs/troubleshooting.md")
 	nobody := at("unix:" + t.TempDir() + "/none")
-	ofKubelet := kubeletFindings(t.Context(), nobody, "/proc", daemon.Kubelet{PID: os.Getpid(), Program: "kubelet", Holds: "is called so"})
+	ofKubelet := kubeletFindings(t.Context(), nobody, "/proc", daemon.Kubelet{PID: os.Getpid(), Program: "kubelet", Holds: "known by its name"})
 	for _, f := range slices.Concat(examine(t.Context(), nobody), []finding{runtimeFinding(t.Context(), nobody)}, apiFindings(t.Context(), nobody), ofKubelet) {
 		if !strings.Contains(string(page), "\n### "+f.Name+"\n") {
 			t.Errorf("docs/troubleshooting.md has no section %q", f.Name)

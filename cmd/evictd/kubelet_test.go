@@ -68,7 +68,7 @@ func TestDoctorSaysWhetherTheKubeletOrEvictdEvictsFirst(t *testing.T) {
 					t.Error(err)
 				}
 			})
-			found := kubeletFindings(t.Context(), at(address), proc, daemon.Kubelet{PID: 7, Program: "kubelet", Holds: "is called so"})
+			found := kubeletFindings(t.Context(), at(address), proc, daemon.Kubelet{PID: 7, Program: "kubelet", Holds: "known by its name"})
 			if len(found) != 1 {
 				t.Fatalf("found %+v", found)
 			}

@@ -6,8 +6,8 @@ import (
 	cri "k8s.io/cri-api/pkg/apis/runtime/v1"
 )
 
-// Pod is a pod of one container, of one image, as the kubelet has the runtime run it. Its sandbox is
-// s-NUMBER, its container c-NUMBER and its image i-NUMBER.
+// Pod is a pod with one container, labelled as the kubelet does. The ids of its sandbox, container and image are
+// s-NUMBER, c-NUMBER and i-NUMBER.
 type Pod struct {
 	Number               int
 	UID, Namespace, Name string

@@ -235,8 +235,8 @@ func (f *figures) ended() bool {
 	return killed || f.usage.Processes == stats.Known(0) || f.usage.Threads == stats.Known(0)
 }
 
-// awaitsRestart says whether a pod without processes, which was not killed, holds something on a disk: its containers may
-// be between two starts.
+// awaitsRestart reports whether a pod has no process, was not killed and holds something on a disk: the kubelet may be
+// about to start its containers again.
 func (f *figures) awaitsRestart() bool {
 	holds := func(a stats.Amount) bool { return a.Or(0) > 0 }
 	return f.gone.IsZero() && (holds(f.usage.Own.Used) ||

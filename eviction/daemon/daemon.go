@@ -411,12 +411,12 @@ func (d *Daemon) Run(ctx context.Context) error {
 	return err
 }
 
-// hasPods says whether there is a source of pods. A socket of a container runtime that has not answered is none.
+// hasPods reports whether evictd has a source of pods. A container runtime counts once it has answered.
 func (d *Daemon) hasPods() bool {
 	return d.manifests != nil || d.cluster.speaksToAPI() || d.cluster.speaksToRuntime() && d.cluster.agent.Runtime() != nil || d.cluster != nil && d.cluster.runc
 }
 
-// findsGroups says whether containers are found by their cgroups: nothing is known of pods.
+// findsGroups reports whether evictd looks for containers by their cgroups, which it does if no source has its pods.
 func (d *Daemon) findsGroups() bool {
 	return d.tracker.podsGroup != nil && d.tracker.podsGroup.missing() && !d.hasPods() && !d.node.kubelet.Found()
 }

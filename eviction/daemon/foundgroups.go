@@ -49,7 +49,7 @@ func findGroups(cgroups *cgroup.System, root string) (found []foundGroup) {
 	return found
 }
 
-// manifest is a container as a pod of one container, in a namespace that is named like its engine.
+// manifest describes the container as a pod with one container, in a namespace with the name of the engine.
 func (f *foundGroup) manifest(p *cgroup.Protection) *v1.Pod {
 	m := groupManifest(f.path, p)
 	if f.engine != "" {

@@ -58,7 +58,7 @@ func (h host) kubelet(dirs ...string) Kubelet {
 	dirs = slices.Concat(kubeletDirs, dirs)
 	for _, p := range candidates {
 		if p.name == "kubelet" && !p.contained {
-			return Kubelet{p.pid, p.name, "is called so"}
+			return Kubelet{p.pid, p.name, "known by its name"}
 		}
 		if dir := p.flag("--root-dir"); filepath.IsAbs(dir) && !p.contained {
 			dirs = append(dirs, dir)

@@ -34,7 +34,7 @@ func TestAKubeletIsKnownByWhatItHolds(t *testing.T) {
 		user      int    // the uid of the listener; negative for a socket without one
 		want      string // part of what the kubelet is recognized by; "" for none
 	}{
-		{name: "the kubelet", processes: map[string]string{"7": runs("kubelet", "0", "7")}, want: "kubelet, pid 7, is called so"},
+		{name: "the kubelet", processes: map[string]string{"7": runs("kubelet", "0", "7")}, want: "kubelet, pid 7, known by its name"},
 		{name: "a program of another user that calls itself kubelet", processes: map[string]string{"7": runs("kubelet", "1000", "7")}},
 		{name: "root of a container that calls itself kubelet", processes: map[string]string{"7": runs("kubelet", "0", "7\t1")}},
 		{name: "root of a user namespace that calls itself kubelet", processes: map[string]string{"7": runs("kubelet", "100000", "7")}},

@@ -78,7 +78,7 @@ func (o *outsideGroups) look() (changed bool) {
 	return true
 }
 
-// awaits says whether a group that is listed does not exist.
+// awaits reports whether the field outside lists a cgroup that does not exist.
 func (o *outsideGroups) awaits() bool { return len(o.groups) < len(o.paths) }
 
 // String lists the groups by their names.

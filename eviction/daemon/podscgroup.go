@@ -112,7 +112,7 @@ func (p *trackedPod) exists() bool {
 	return p.group.use(func(*cgroup.Group) error { return nil }) == nil
 }
 
-// unprotected says why no pod can be evicted; "" if one can, or no pod is known.
+// unprotected is the reason why no pod can be evicted. It is "" if evictd can evict one, or knows none.
 func (d *Daemon) unprotected() string {
 	pods := d.podsWithoutCgroup()
 	if pods == 0 {

@@ -83,8 +83,8 @@ func (d *Daemon) syncPods(ctx context.Context) {
 	}
 }
 
-// findGroups looks for the pods' cgroup and for those outside of it, and says whether any has changed. Once a container
-// runtime has answered, the containers are its pods.
+// findGroups looks for the pods' cgroup and for the cgroups outside of it, and reports whether any has changed. When a
+// container runtime answers, evictd takes the containers from it and does not look for them by cgroup any more.
 func (d *Daemon) findGroups() bool {
 	moved := d.findPodsCgroup()
 	d.tracker.outside.finds = d.tracker.outside.finds && d.tracker.podsGroup.missing() && !d.hasPods()

@@ -81,7 +81,7 @@ func (e RuntimeEndpoint) Sockets() (paths []string) {
 	return paths
 }
 
-// find returns the path of the socket there is now; "" where there is none.
+// find returns the path of the first socket that exists, or "" if none does.
 func (e RuntimeEndpoint) find() string {
 	if paths := e.Sockets(); len(paths) > 0 {
 		return paths[0]

@@ -139,7 +139,7 @@ func (n *Node) Read(s *stats.Node, ask Ask) {
 		err := src.read(s)
 		if before := src.fault.Load(); err == nil && before != nil {
 			src.fault.Store(nil)
-		} else if err != nil && (before == nil || (*before).Error() != err.Error()) {
+		} else if err != nil && (before == nil || *before != err && (*before).Error() != err.Error()) {
 			kept := err // err stays on the stack
 			src.fault.Store(&kept)
 		}

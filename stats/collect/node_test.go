@@ -124,8 +124,8 @@ func TestAKernelWithoutPressureIsNotALoss(t *testing.T) {
 	n, logged := newNode(t, NodeConfig{Host: host, Cgroups: s}, Paths{NodeFs: host})
 	var got stats.Node
 	n.Read(&got, Ask{Disks: true})
-	if got.MemoryStall.Known || logged.Len() > 0 {
-		t.Errorf("got %v, logged %s", got.MemoryStall, logged)
+	if got.MemoryStall.Known || logged.Len() > 0 || n.Fault("memory pressure") == nil {
+		t.Errorf("got %v, fault %v, logged %s", got.MemoryStall, n.Fault("memory pressure"), logged)
 	}
 	if allocs := testing.AllocsPerRun(100, func() { n.Read(&got, Ask{}) }); allocs != 0 && !raceDetector {
 		t.Errorf("what the kernel does not have is asked for again: %v allocations", allocs)
