@@ -44,6 +44,7 @@ var rows = []*row{
 	{"M.11", "two passes may run at once", "no notification runs a pass"},
 	{"M.12", "the next pass waits 30 s at most for the victim", "every kill has ended, or failed, before the next pass"},
 	{"M.166", "a pod without a process is evicted for the page cache that its cgroup holds", "each pod has a process, or it is not known"},
+	{"M.185", "a threshold above the capacity is accepted, and evicts the node empty", "each capacity is above the thresholds"},
 	{"M.65", "a pod reported as `Failed` is ranked no more", "no victim is reported before it has ended"},
 	{"2.29", "`100.0%` and `NaN%` are live thresholds", "no threshold is one of these"},
 	{"5.27", "a negative `evictionMaxPodGracePeriod` is accepted", "it is not negative"},

@@ -24,10 +24,10 @@ const (
 	mostPods = 12
 )
 
-// unit is a part of a signal's capacity.
+// unit is a part of a signal's capacity; so large for containerfs that a threshold copied to it stays below its capacity (M.185).
 var unit = map[string]int64{
 	"memory.available": 64 << 20, "allocatableMemory.available": 48 << 20, "pid.available": 512,
-	"nodefs.available": 1 << 28, "imagefs.available": 1 << 29, "containerfs.available": 1 << 27,
+	"nodefs.available": 1 << 28, "imagefs.available": 1 << 29, "containerfs.available": 3 << 27,
 	"nodefs.inodesFree": 1000, "imagefs.inodesFree": 1024, "containerfs.inodesFree": 999,
 }
 
