@@ -194,12 +194,12 @@ kubernetes := $(shell sed -n 's|^.k8s.io/kubernetes v||p' test/controlplane/part
 stamp      := -X k8s.io/component-base/version.gitVersion=v$(kubernetes) \
 	-X k8s.io/component-base/version.gitMajor=$(word 1,$(subst ., ,$(kubernetes))) \
 	-X k8s.io/component-base/version.gitMinor=$(word 2,$(subst ., ,$(kubernetes)))
-foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kubectl kubelet-eviction scheduling-attempts)
+foreign    := $(addprefix test/controlplane/bin/,controlplane kube-scheduler kubectl kubelet-config kubelet-eviction scheduling-attempts)
 
 .PHONY: controlplane
 controlplane: $(foreign) ## build the kube-apiserver, kube-scheduler, kubectl, eviction manager and scheduling attempts of tests; the first time takes minutes
 
-$(addprefix test/controlplane/bin/,controlplane kubelet-eviction scheduling-attempts e2e hollow-node etcd): $(wildcard test/controlplane/parts/cmd/*/*.go)
+$(addprefix test/controlplane/bin/,controlplane kubelet-eviction kubelet-config scheduling-attempts e2e hollow-node etcd): $(wildcard test/controlplane/parts/cmd/*/*.go)
 test/controlplane/bin/%: test/controlplane/parts/go.mod test/controlplane/parts/go.sum
 	@printf 'building %s of Kubernetes %s\n' '$*' '$(kubernetes)'
 	package=k8s.io/kubernetes/cmd/$*

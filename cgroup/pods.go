@@ -1,6 +1,7 @@
 package cgroup
 
 import (
+	"cmp"
 	"errors"
 	"path"
 	"strings"
@@ -22,16 +23,15 @@ type Pods struct {
 // name that ends in .slice is the systemd driver's.
 func PodsAt(group string) Pods { return Pods{path.Join("/", group)} }
 
-// FindPods finds the group of the pods below a root: the one with the given name, or else
-// kubepods or kubepods.slice. Where both exist, as after a change of the kubelet's cgroup
-// driver, the group that holds pods is found. Where none exists the error is ErrNoPods.
-func (s *System) FindPods(root, name string) (found Pods, err error) {
-	names := []string{name}
-	if name == "" {
-		names = []string{"kubepods", "kubepods.slice"}
-	}
+// DefaultPods are the names of the pods' group that the kubelet gives it by its cgroup driver.
+const DefaultPods = "kubepods,kubepods.slice"
+
+// FindPods finds the group of the pods below a root: one of the given names, separated by
+// commas, or of DefaultPods. If several exist, as after a change of the kubelet's cgroup
+// driver, the group that holds pods is found. If none exists the error is ErrNoPods.
+func (s *System) FindPods(root, names string) (found Pods, err error) {
 	err = ErrNoPods
-	for _, n := range names {
+	for n := range strings.SplitSeq(cmp.Or(names, DefaultPods), ",") {
 		p := Pods{path.Join("/", root, n)}
 		if notThere(s.dir(memory, p.path)) {
 			continue

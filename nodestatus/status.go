@@ -17,7 +17,8 @@ type Status struct {
 	Node       string              `json:"node"`
 	Mode       Mode                `json:"mode"`
 	Time       Time                `json:"time"`
-	PID        int                 `json:"pid,omitempty"` // of evictd, in its own PID namespace
+	PID        int                 `json:"pid,omitempty"`      // of evictd, in its own PID namespace
+	StateDir   string              `json:"stateDir,omitempty"` // of evictd, absolute
 	Signals    []SignalStatus      `json:"signals"`
 	Conditions []ConditionStatus   `json:"conditions"`
 	Taints     []string            `json:"taints"`  // key:effect, sorted

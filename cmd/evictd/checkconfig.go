@@ -2,8 +2,8 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
+	"log/slog"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -35,20 +35,24 @@ func checkConfigCommand() *cobra.Command {
 	c := &cobra.Command{
 		Use:   "check-config FILE",
 		Short: "Print the thresholds that a configuration comes to, or its faults",
-		Args:  cobra.ExactArgs(1),
+		Long: `Print the thresholds that a configuration comes to on this host, with its warnings, or
+each fault for which evictd run would end with exit code 2.`,
+		Args: cobra.ExactArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
-	flags := kubeletFlags(c.Flags())
+	offline := c.Flags().Bool("offline", false, "the file is for another host: leave out what only this one can answer")
+	force := c.Flags().Bool("force", false, "as for run: native mode although a kubelet runs here")
+	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		data, err := cli.ReadInput(c, args[0])
+		file, compiled, err := flags.load(c, args[0])
 		if err != nil {
 			return err
 		}
-		file, err := config.Load(data)
-		flags.apply(&file)
-		compiled, more := config.Compile(&file, nil)
-		if err := errors.Join(err, more, daemon.Validate(&file)); err != nil {
-			return cli.InFile(args[0], err)
+		if !*offline {
+			host := daemon.Config{File: file, Force: *force, Version: version}
+			if err := daemon.CheckHost(host, slog.New(slog.DiscardHandler)); err != nil {
+				return flags.name(args[0], err)
+			}
 		}
 		e := describe(&compiled)
 		if output.String() == "json" {

@@ -32,6 +32,7 @@ var runSettings = map[string]struct{ flag, file, other string }{
 	"cri-endpoint":                        {"none", "criEndpoint: none", "criEndpoint: unix:/b"},
 	"runc-state":                          {"/a,/b", "runcState: /a,/b", "runcState: none"},
 	"nodefs":                              {"/a", "nodefs: /a", "nodefs: /b"},
+	"root-dir":                            {"/a", "nodefs: /a", "nodefs: /b"},
 	"imagefs":                             {"/a", "imagefs: /a", "imagefs: /b"},
 	"containerfs":                         {"/a", "containerfs: /a", "containerfs: /b"},
 	"node-status-file":                    {"/a", "nodeStatusFile: /a", "nodeStatusFile: /b"},
@@ -116,22 +117,22 @@ evictionSoft: {memory.available: 50Mi}
 evictionSoftGracePeriod: {memory.available: 1m30s}
 evictionMinimumReclaim: {nodefs.available: 1Gi}
 `
-	text := say(t, file, "check-config", "-")
+	text := say(t, file, "check-config", "--offline", "-")
 	if text.code != 0 || text.err != "" {
 		t.Fatalf("%+v", text)
 	}
 	golden.Check(t, "testdata/check-config.txt", text.out)
-	machine := say(t, file, "check-config", "-o", "json", "-")
+	machine := say(t, file, "check-config", "--offline", "-o", "json", "-")
 	golden.Check(t, "testdata/check-config.json", machine.out)
 
 	// The contract's example: its shape, and these values.
-	flags := say(t, configHeader+"enforceNodeAllocatable: [none]\n", "check-config", "-o", "json", "--eviction-hard", "memory.available<100Mi", "-")
+	flags := say(t, configHeader+"enforceNodeAllocatable: [none]\n", "check-config", "--offline", "-o", "json", "--eviction-hard", "memory.available<100Mi", "-")
 	first, _, _ := strings.Cut(flags.out, `}`)
 	if want := `{"thresholds":[{"signal":"memory.available","kind":"hard","value":"100Mi","gracePeriod":"0s","minReclaim":"0"`; first != want {
 		t.Errorf("got\n%s\nwant\n%s", first, want)
 	}
 	var document map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(say(t, configHeader, "check-config", "-o", "json", "-").out), &document); err != nil || string(document["warnings"]) != "[]" {
+	if err := json.Unmarshal([]byte(say(t, configHeader, "check-config", "--offline", "-o", "json", "-").out), &document); err != nil || string(document["warnings"]) != "[]" {
 		t.Errorf("without warnings: %s, %v", document["warnings"], err)
 	}
 }

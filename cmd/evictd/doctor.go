@@ -90,9 +90,10 @@ func tried(name string, err error, lost string) finding {
 
 // examine looks at the machine and changes nothing.
 func examine(ctx context.Context, client *serve.Client) []finding {
-	findings := append([]finding{cgroupFinding()}, releaseFindings()...)
+	findings := append([]finding{cgroupFinding("/proc/cgroups")}, releaseFindings()...)
 	findings = append(findings, thresholdFinding(), tripwireFinding(), memoryReclaimFinding())
 	findings = append(findings, stallFindings()...)
+	findings = append(findings, consistencyFinding(osprocess.KernelRelease(), kernelMessages(watch.Log)))
 	messages, err := os.Open(watch.Log)
 	if err == nil {
 		messages.Close()
@@ -293,14 +294,6 @@ var withoutRight = map[string]string{
 	"pod status":   "evicted pods are not shown as such, and a kubelet may restart their containers",
 	"pod eviction": "disruption budgets are not respected; soft victims are evicted at their deadline",
 	"events":       "decisions are in the log and the status document only",
-}
-
-func cgroupFinding() finding {
-	s, err := cgroup.Discover("")
-	if err != nil {
-		return finding{"cgroups", false, err.Error(), "memory cannot be measured; give --node-memory to measure pods by their processes"}
-	}
-	return finding{Name: "cgroups", OK: true, Is: fmt.Sprintf("%v, memory controller at %s", s.Version(), s.Mount("memory"))}
 }
 
 func availability(err error) string {

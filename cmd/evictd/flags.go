@@ -1,10 +1,19 @@
 package main
 
 import (
+	"errors"
+	"maps"
+	"reflect"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/evictd/evictd/eviction/config"
+	"github.com/evictd/evictd/eviction/daemon"
+	"github.com/evictd/evictd/internal/cli"
 )
 
 // overrides are flags that win over the configuration file: each that was
@@ -23,7 +32,68 @@ func (o *overrides) apply(c *config.EvictdConfiguration) {
 	})
 }
 
-// entries is a flag of the kubelet's map grammar.
+// load reads the configuration file, if there is one, writes the flags over it, and checks what that comes to.
+func (o *overrides) load(c *cobra.Command, path string) (file config.EvictdConfiguration, compiled config.Config, err error) {
+	if path != "" {
+		data, err := cli.ReadInput(c, path)
+		if err != nil {
+			return file, compiled, err
+		}
+		if file, err = config.Load(data); err != nil {
+			o.apply(&file)
+			_, more := daemon.Check(&file)
+			return file, compiled, errors.Join(cli.InFile(path, err), o.name(path, more))
+		}
+	}
+	o.apply(&file)
+	compiled, err = daemon.Check(&file)
+	return file, compiled, o.name(path, err)
+}
+
+// begins is how a fault begins that names a flag or a field.
+var begins = regexp.MustCompile(`^(--)?([a-zA-Z][a-zA-Z-]*)`)
+
+// name has each fault of a configuration name the flag that was given, or else the file and its field.
+func (o *overrides) name(path string, err error) error {
+	known := fields()
+	return cli.Rename(err, func(fault string) string {
+		found := begins.FindStringSubmatch(fault)
+		if found == nil {
+			return fault
+		}
+		flag, rest := flagOf(found[2]), fault[len(found[0]):]
+		switch field := known[flag]; {
+		case field == "":
+			return fault
+		case o.flags.Changed(flag):
+			return "--" + flag + rest
+		case path != "":
+			return path + ": " + field + rest
+		}
+		return fault
+	})
+}
+
+// fields maps each field of the configuration file by the name that its flag has, or would have.
+func fields() map[string]string {
+	named := map[string]string{}
+	for _, f := range reflect.VisibleFields(reflect.TypeFor[config.EvictdConfiguration]()) {
+		if name, _, _ := strings.Cut(f.Tag.Get("json"), ","); name != "" && name != "-" {
+			named[flagOf(name)] = name
+		}
+	}
+	return named
+}
+
+// words are where a word of a field's name ends: TLSCert is tls-cert.
+var words = regexp.MustCompile(`([a-z])([A-Z])|([A-Z])([A-Z][a-z])`)
+
+// flagOf is the name of a field as its flag has it, and of a flag itself.
+func flagOf(field string) string {
+	return strings.ToLower(words.ReplaceAllString(field, "$1$3-$2$4"))
+}
+
+// entries is a flag of the kubelet's map grammar. Given again it adds to what it has.
 type entries struct {
 	parse  func(string) (map[string]string, error)
 	text   string
@@ -33,10 +103,17 @@ type entries struct {
 func (e *entries) String() string { return e.text }
 func (e *entries) Type() string   { return "map" }
 
-func (e *entries) Set(text string) (err error) {
-	e.text = text
-	e.parsed, err = e.parse(text)
-	return err
+func (e *entries) Set(text string) error {
+	parsed, err := e.parse(text)
+	if err != nil {
+		return err
+	}
+	if e.parsed == nil {
+		e.parsed = map[string]string{}
+	}
+	maps.Copy(e.parsed, parsed)
+	e.text = strings.TrimPrefix(e.text+","+text, ",")
+	return nil
 }
 
 // kubeletFlags adds the kubelet's eviction and reservation flags, in its

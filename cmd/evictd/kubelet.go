@@ -110,28 +110,26 @@ func kubeletConfiguration(process string) (compiled config.Config, err error) {
 	if err := flags.Parse(strings.Split(strings.TrimSuffix(string(line), "\x00"), "\x00")[1:]); err != nil {
 		return compiled, err
 	}
-	var documents [][]byte
-	read := func(path string) error {
-		text, err := os.ReadFile(path)
-		documents = append(documents, text)
-		return err
-	}
+	var base []byte
 	if *file != "" {
-		if err := read(seenBy(process, *file)); err != nil {
+		if base, err = os.ReadFile(seenBy(process, *file)); err != nil {
 			return compiled, err
 		}
 	}
+	var documents [][]byte
 	if *dropIns != "" {
 		if err := filepath.WalkDir(seenBy(process, *dropIns), func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() || filepath.Ext(path) != ".conf" {
 				return err
 			}
-			return read(path)
+			text, err := os.ReadFile(path)
+			documents = append(documents, text)
+			return err
 		}); err != nil {
 			return compiled, err
 		}
 	}
-	c, err := config.LoadKubelet(documents...)
+	c, err := config.LoadKubelet(base, documents)
 	if err != nil {
 		return compiled, err
 	}

@@ -18,7 +18,7 @@ func fieldNames(of reflect.Type) []string {
 	for f := range of.Fields() {
 		name, _, _ := strings.Cut(f.Tag.Get("json"), ",")
 		switch {
-		case f.Anonymous && f.Name == "TypeMeta":
+		case f.Anonymous && f.Name == "TypeMeta", !f.IsExported():
 		case f.Anonymous:
 			names = append(names, fieldNames(f.Type)...)
 		default:
@@ -64,9 +64,9 @@ func TestTheInstalledConfigurationTouchesNothingYet(t *testing.T) {
 	text := require.ReadFile(t, "../../systemd/evictd.yaml")
 	file, err := config.Load(text)
 	require.NoError(t, err)
-	compiled, err := config.Compile(&file, nil)
-	if err != nil || len(compiled.Warnings) > 0 || daemon.Validate(&file) != nil {
-		t.Error(err, compiled.Warnings, daemon.Validate(&file))
+	compiled, err := daemon.Check(&file)
+	if err != nil || len(compiled.Warnings) > 0 {
+		t.Error(err, compiled.Warnings)
 	}
 	if !file.DryRun || file.Mode != "backstop" {
 		t.Errorf("dryRun %t, mode %s", file.DryRun, file.Mode)

@@ -49,10 +49,7 @@ func take(data []byte) (config.EvictdConfiguration, config.Config, error) {
 	if err != nil {
 		return file, config.Config{}, err
 	}
-	compiled, err := config.Compile(&file, nil)
-	if err == nil {
-		err = daemon.Validate(&file)
-	}
+	compiled, err := daemon.Check(&file)
 	return file, compiled, err
 }
 
@@ -168,7 +165,7 @@ func TestTheReferenceHasEveryField(t *testing.T) {
 	var structs []string
 	for _, of := range []reflect.Type{reflect.TypeFor[config.EvictdConfiguration](), reflect.TypeFor[config.Run]()} {
 		for f := range of.Fields() {
-			if f.Anonymous {
+			if f.Anonymous || !f.IsExported() {
 				continue
 			}
 			names[f.Name], _, _ = strings.Cut(f.Tag.Get("json"), ",")
@@ -224,7 +221,7 @@ func TestTheReferenceHasEveryFlag(t *testing.T) {
 // TestTheReferenceHasWhatIsReadOfAKubeletConfiguration takes it from the function
 // that reads it.
 func TestTheReferenceHasWhatIsReadOfAKubeletConfiguration(t *testing.T) {
-	parsed, err := parser.ParseFile(token.NewFileSet(), "../../eviction/config/load.go", nil, 0)
+	parsed, err := parser.ParseFile(token.NewFileSet(), "../../eviction/config/kubelet.go", nil, 0)
 	require.NoError(t, err)
 	read := map[string]bool{}
 	ast.Inspect(parsed, func(n ast.Node) bool {

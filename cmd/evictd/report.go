@@ -2,7 +2,6 @@ package main
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"io"
 	"text/tabwriter"
@@ -28,21 +27,24 @@ for it. The last 500 evictions are kept; the kubelet's times are exact to a seco
 		Args: cobra.NoArgs,
 	}
 	output := cli.OutputFlag(c, "text", "json")
+	stateDir := c.Flags().String("state-dir", "", "state directory of evictd (default that of the running evictd, or else "+daemon.DefaultStateDir+")")
 	client := clientFlags(c)
-	stateDir := c.Flags().String("state-dir", "", "state directory of evictd (default "+daemon.DefaultStateDir+")")
 	c.RunE = func(c *cobra.Command, _ []string) error {
 		if err := client.Check(); err != nil {
 			return err
 		}
-		if status, err := standing(c.Context(), client); err == nil && status.Unprotected != "" {
-			fmt.Fprintln(c.ErrOrStderr(), status.Unprotected)
+		if status, err := standing(c.Context(), client); err == nil {
+			*stateDir = cmp.Or(*stateDir, status.StateDir)
+			if status.Unprotected != "" {
+				fmt.Fprintln(c.ErrOrStderr(), status.Unprotected)
+			}
 		}
 		h, err := recorder.ReadEvictions(daemon.EvictionsDir(*stateDir))
 		if err != nil {
 			return err
 		}
 		if h.Since.IsZero() {
-			return errors.New("no evictd has recorded evictions in this state directory")
+			return fmt.Errorf("no evictd has recorded evictions in %s; --state-dir names another state directory", cmp.Or(*stateDir, daemon.DefaultStateDir))
 		}
 		compared := recorder.Compare(h.Evictions)
 		if output.String() == "json" {

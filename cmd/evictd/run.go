@@ -12,7 +12,6 @@ import (
 
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/daemon"
-	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/serve"
 )
@@ -25,13 +24,19 @@ func runFlags(flags *pflag.FlagSet) *overrides {
 	o.truth("dry-run", "decide and report, touch nothing", func(c *file) *bool { return &c.DryRun })
 	o.text("node-name", "the Node it speaks for (default the host name)", func(c *file) *string { return &c.NodeName })
 	o.text("cgroup-root", "the cgroup taken as the node (default the root of the hierarchy)", func(c *file) *string { return &c.CgroupRoot })
-	o.text("pods-cgroup", "where pods live below the root (default kubepods or kubepods.slice)", func(c *file) *string { return &c.PodsCgroup })
+	o.text("pods-cgroup", "where pods live below the root, several separated by commas (default kubepods or kubepods.slice)", func(c *file) *string { return &c.PodsCgroup })
 	o.text("pod-manifests", "directory of v1.Pod manifests of this node", func(c *file) *string { return &c.PodManifests })
 	o.text("kubeconfig", "kubeconfig of the API server (default none: standalone)", func(c *file) *string { return &c.Kubeconfig })
 	o.text("server", "URL of the API server, or unix:PATH of the embedded one", func(c *file) *string { return &c.Server })
 	o.text("cri-endpoint", "container runtime: unix:PATH, or none (default found among the usual sockets)", func(c *file) *string { return &c.CRIEndpoint })
 	o.text("runc-state", "directories in which runc keeps its containers, patterns separated by commas, or none (default the usual ones, if an agent runs for anything else)", func(c *file) *string { return &c.RuncState })
 	o.text("nodefs", "path on the node's filesystem (default /var/lib/kubelet or /)", func(c *file) *string { return &c.NodeFs })
+	root := flags.String("root-dir", "", "the kubelet's root directory: nodefs, if that is not given")
+	o.set["root-dir"] = func(c *file) {
+		if !flags.Changed("nodefs") {
+			c.NodeFs = *root
+		}
+	}
 	o.text("imagefs", "path on the images' filesystem (default that of nodefs)", func(c *file) *string { return &c.ImageFs })
 	o.text("containerfs", "path on the writable layers' filesystem (default that of imagefs)", func(c *file) *string { return &c.ContainerFs })
 	o.text("node-status-file", "file for the Node manifest with conditions and taints, replaced on change", func(c *file) *string { return &c.NodeStatusFile })
@@ -70,18 +75,9 @@ func runCommand() *cobra.Command {
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)
-		load := func() (file config.EvictdConfiguration, err error) {
-			if *path != "" {
-				data, err := cli.ReadInput(c, *path)
-				if err != nil {
-					return file, err
-				}
-				if file, err = config.Load(data); err != nil {
-					return file, cli.InFile(*path, err)
-				}
-			}
-			flags.apply(&file)
-			return file, nil
+		load := func() (config.EvictdConfiguration, error) {
+			file, _, err := flags.load(c, *path)
+			return file, err
 		}
 		file, err := load()
 		if err != nil {
@@ -91,7 +87,7 @@ func runCommand() *cobra.Command {
 		defer log.Close()
 		d, err := daemon.New(daemon.Config{File: file, Load: load, Reload: hup, Force: *force, Version: version}, slog.New(slog.NewTextHandler(log, nil)))
 		if err != nil {
-			return err
+			return flags.name(*path, err)
 		}
 		return d.Run(c.Context())
 	}

@@ -138,7 +138,7 @@ func Compile(file *EvictdConfiguration, root *field.Path) (Config, error) {
 		config.Eviction.Thresholds = append(config.Eviction.Thresholds, s.Threshold)
 	}
 	eviction.Order(config.Eviction.Thresholds)
-	config.Warnings, config.settings = c.warnings, c.settings
+	config.Warnings, config.settings = slices.Concat(file.warnings, c.warnings), c.settings
 	return config, c.faults.ToAggregate()
 }
 
@@ -192,7 +192,7 @@ func (c *compiler) thresholds(file *EvictdConfiguration, enforcePods bool) {
 		if s == eviction.MemoryStall {
 			t.Value = c.stall(path, text, t.MinReclaim)
 		} else {
-			t.Value = c.value(path, text)
+			t.Value = c.value(path, s, text)
 		}
 		c.settings = append(c.settings, setting{path, t})
 		if s == eviction.MemoryAvailable && t.Hard() && enforcePods {

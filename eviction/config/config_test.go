@@ -128,10 +128,10 @@ func TestFlagsAreReadInTheKubeletsGrammar(t *testing.T) {
 		"another comparison":         {config.ParseThresholds, "memory.available>100Mi", nil},
 		"a setting for a threshold":  {config.ParseThresholds, "memory.available=100Mi", nil},
 		"no signal":                  {config.ParseThresholds, "<100Mi", nil},
-		"a signal twice":             {config.ParseThresholds, "a<1,a<2", nil},
+		"a signal twice":             {config.ParseThresholds, "a<1,a<2", map[string]string{"a": "2"}},
 		"settings":                   {config.ParseSettings, "memory.available=1m30s, nodefs.available=2m", map[string]string{"memory.available": "1m30s", "nodefs.available": "2m"}},
 		"a threshold for a setting":  {config.ParseSettings, "memory.available<1m", nil},
-		"a setting twice":            {config.ParseSettings, "cpu=1,cpu=1", nil},
+		"a setting twice":            {config.ParseSettings, "cpu=1,cpu=2", map[string]string{"cpu": "2"}},
 		"a name alone":               {config.ParseSettings, "cpu", nil},
 	} {
 		got, err := test.parse(test.text)

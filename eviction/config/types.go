@@ -19,6 +19,8 @@ const (
 type EvictdConfiguration struct {
 	metav1.TypeMeta `json:",inline"`
 
+	warnings []string // of what the file has and Load has left out
+
 	// EvictionHard maps a signal to a quantity or a percentage, below which pods are
 	// evicted at once; nil means the kubelet's defaults, empty means none.
 	EvictionHard map[string]string `json:"evictionHard,omitzero"`
@@ -80,6 +82,9 @@ type EvictdConfiguration struct {
 	// NodeStatusUpdateFrequency is how often the Node is compared with its wanted
 	// status; zero means 10s. Changes are written at once.
 	NodeStatusUpdateFrequency metav1.Duration `json:"nodeStatusUpdateFrequency,omitzero"`
+
+	// PodLogsDir is the directory of pods' logs; empty means /var/log/pods.
+	PodLogsDir string `json:"podLogsDir,omitempty"`
 
 	// EvictedPodTTL is how long the API server keeps pods that evictd has reported as evicted, in
 	// native mode without a kubelet; zero is no bound.

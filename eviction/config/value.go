@@ -15,11 +15,19 @@ import (
 // disabled are the only two values that disable a threshold.
 func disabled(text string) bool { return text == "0%" || text == "100%" }
 
+// page is the least amount of memory that the kernel gives out, and the usual block of a file system, bytes.
+const page = 4096
+
 // value parses a threshold as the kubelet does, but refuses 100% and NaN, which the
 // kubelet accepts by accident.
-func (c *compiler) value(path *field.Path, text string) eviction.Value {
+func (c *compiler) value(path *field.Path, s eviction.Signal, text string) eviction.Value {
 	if !strings.HasSuffix(text, "%") {
-		return c.quantity(path, text, true)
+		v := c.quantity(path, text, true)
+		ofBytes := s != eviction.PIDAvailable && !strings.HasSuffix(s.String(), ".inodesFree")
+		if ofBytes && v.Amount > 0 && v.Amount < page {
+			c.warn(path, "%q is less than a page, %d bytes: the threshold acts when nothing is left; expected a suffix such as Mi", text, page)
+		}
+		return v
 	}
 	percent, ok := c.percent(path, text)
 	switch {
@@ -82,6 +90,9 @@ func (c *compiler) quantity(path *field.Path, text string, positive bool) evicti
 	case q.CmpInt64(math.MaxInt64) > 0:
 		c.invalid(path, text, "must be below 2^63")
 	}
+	if err == nil && q.CmpInt64(q.Value()) != 0 {
+		c.warn(path, "%q is no whole number and is read as %d; m means a thousandth", text, q.Value())
+	}
 	return eviction.Value{Amount: q.Value()}
 }
 
@@ -97,7 +108,7 @@ func ParseThresholds(text string) (map[string]string, error) {
 }
 
 // ParseSettings reads the kubelet's flag grammar for everything else,
-// "name=value,name=value".
+// "name=value,name=value". The last value of a name counts.
 func ParseSettings(text string) (map[string]string, error) { return parseMap(text, "=") }
 
 func parseMap(text, separator string) (map[string]string, error) {
@@ -109,9 +120,6 @@ func parseMap(text, separator string) (map[string]string, error) {
 		name, value, found := strings.Cut(entry, separator)
 		if name = strings.TrimSpace(name); !found || name == "" {
 			return nil, fmt.Errorf("%q: expected name%svalue", entry, separator)
-		}
-		if _, twice := parsed[name]; twice {
-			return nil, fmt.Errorf("%q is given twice", name)
 		}
 		parsed[name] = strings.TrimSpace(value)
 	}

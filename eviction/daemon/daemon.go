@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -64,6 +65,8 @@ type Config struct {
 	Force bool
 	// Version of the program, for logs, metrics, events and recordings.
 	Version string
+
+	checks bool // New returns before it opens what only one daemon may have
 }
 
 // Defaults of the configuration.
@@ -135,9 +138,9 @@ type Daemon struct {
 // nothing on the node. An error of the configuration is a cli.BadInput.
 func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	file := &cfg.File
-	compiled, err := config.Compile(file, nil)
-	if err := errors.Join(err, Validate(file)); err != nil {
-		return nil, cli.InFile("configuration", err)
+	compiled, err := Check(file)
+	if err != nil {
+		return nil, err
 	}
 	for _, warning := range compiled.Warnings {
 		log.Warn("configuration", "warning", warning)
@@ -151,7 +154,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, cli.BadInput(err)
 	}
 	d.kernelLog = files[heldLog]
-	d.tracker = &podTracker{log: log, disks: collect.NewDiskScanner(log), ownSession: ownSession()}
+	d.tracker = &podTracker{log: log, disks: collect.NewDiskScanner(log), ownSession: ownSession(), logs: cmp.Or(file.PodLogsDir, defaultPodLogs)}
 	d.disks = d.tracker.disks
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {
 		return nil, err
@@ -163,7 +166,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if err := d.checkRestarts(&compiled); err != nil {
 		return nil, cli.BadInput(err)
 	}
-	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil {
+	if err := mayAct(); err != nil && !d.dryRun && d.node.cgroups != nil && !cfg.checks {
 		return nil, cli.BadInput(err)
 	}
 	if file.PodManifests != "" {
@@ -180,6 +183,10 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	}
 	d.tracker.node = d.node.name
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
+	if cfg.checks {
+		_, err = newCluster(file, &compiled, d, log)
+		return nil, errors.Join(err, statusTLS(file).Check())
+	}
 	if d.journal, err = openJournal(file, log); err != nil {
 		return nil, err
 	}
@@ -204,8 +211,7 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 			return nil, err
 		}
 	}
-	d.server, err = serve.Listen("status-address", cmp.Or(file.StatusAddress, DefaultStatusAddress), held,
-		&serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile})
+	d.server, err = serve.Listen("status-address", statusAddress(file), held, statusTLS(file))
 	if err != nil {
 		return nil, err
 	}
@@ -262,6 +268,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		Node: d.node.name, Mode: d.node.mode, Capacity: d.node.capacity, Allocatable: d.node.allocatable,
 		NodeFile: file.NodeStatusFile, Version: d.config.Version, PID: os.Getpid(), DryRun: d.dryRun,
 	}
+	cfg.StateDir, _ = filepath.Abs(cmp.Or(file.StateDir, DefaultStateDir))
 	cfg.OutsideUsers = d.outsideUsers
 	cfg.Fault = func(s eviction.Signal) error { return sensor.Fault(sourceOf(s)) }
 	cfg.Counters.IntentsRefused = d.intents.Refused

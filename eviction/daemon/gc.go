@@ -17,7 +17,7 @@ import (
 )
 
 const (
-	// logLinks is the directory of links into podLogs (kubelet).
+	// logLinks is the directory of links into the directory of pods' logs (kubelet).
 	logLinks = "/var/log/containers"
 	// configHash and configMirror have the uid of a static pod at the runtime.
 	configHash   = "kubernetes.io/config.hash"
@@ -30,7 +30,7 @@ const (
 func (d *Daemon) newCollector(compiled *config.Config) *gc.Collector {
 	alone := d.node.alone()
 	cfg := gc.Config{
-		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: podLogs, LinkDir: logLinks,
+		Policy: compiled.Reclaim, DryRun: d.dryRun, LogDir: d.tracker.logs, LinkDir: logLinks,
 		Periodic: gc.Periodic{Containers: alone, Images: alone || d.node.mode == nodestatus.Takeover},
 		OnReport: func(r gc.Report) { d.publisher.Collected(r) },
 	}

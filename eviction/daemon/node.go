@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -64,7 +63,7 @@ func openNode(run *config.Run, compiled *config.Config, leaders func() []int, lo
 	}
 	var err error
 	if n.mode, err = nodestatus.ParseMode(cmp.Or(run.Mode, defaultMode(run).String())); err != nil {
-		return nil, cli.BadInput(fmt.Errorf("--mode: %w", err))
+		return nil, err
 	}
 	n.nodeFs = cmp.Or(run.NodeFs, defaultNodeFs())
 	n.kubelet = FindKubelet(n.nodeFs)
@@ -95,11 +94,8 @@ func (n *node) layout() eviction.Layout {
 func (n *node) openMemory(run *config.Run, leaders func() []int, log *slog.Logger) error {
 	if run.NodeMemory != "" {
 		q, err := resource.ParseQuantity(run.NodeMemory)
-		if err != nil || q.Sign() <= 0 {
-			return cli.BadInput(fmt.Errorf("--node-memory %q: expected a positive quantity such as 4Gi", run.NodeMemory))
-		}
-		if run.CgroupRoot != "" {
-			return cli.BadInput(errors.New("--node-memory and --cgroup-root exclude each other: the memory is either given or measured"))
+		if err != nil {
+			return err
 		}
 		n.collect.Virtual = &collect.VirtualMemory{Capacity: q.Value(), Processes: n.processes, Leaders: leaders}
 		return nil

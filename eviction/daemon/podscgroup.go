@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -16,7 +17,7 @@ import (
 // again. Its methods may be called from any goroutine.
 type podsCgroup struct {
 	node *node
-	name string // configured; "" for kubepods or kubepods.slice
+	name string // configured names, separated by commas; "" for cgroup.DefaultPods
 
 	mu      sync.Mutex
 	current cgroup.Pods
@@ -24,9 +25,10 @@ type podsCgroup struct {
 }
 
 // newPodsCgroup looks for the cgroup of a node with cgroups. Until it exists its path is the
-// configured one, or kubepods.
+// first of the names.
 func newPodsCgroup(n *node, name string) *podsCgroup {
-	g := &podsCgroup{node: n, name: name, current: cgroup.PodsAt(path.Join(n.root, cmp.Or(name, "kubepods")))}
+	first, _, _ := strings.Cut(cmp.Or(name, cgroup.DefaultPods), ",")
+	g := &podsCgroup{node: n, name: name, current: cgroup.PodsAt(path.Join(n.root, first))}
 	g.find()
 	return g
 }

@@ -94,8 +94,8 @@ func (d *Daemon) reconfigure() (c control.Config, p reclaim.Policy, file config.
 	if err != nil {
 		return c, p, file, err
 	}
-	compiled, err := config.Compile(&file, nil)
-	if err := errors.Join(err, Validate(&file), d.checkRestarts(&compiled)); err != nil {
+	compiled, err := Check(&file)
+	if err := errors.Join(err, d.checkRestarts(&compiled)); err != nil {
 		return c, p, file, err
 	}
 	if _, err := newOutsideGroups(d.node, d.tracker.podsPath(), file.Outside); err != nil {

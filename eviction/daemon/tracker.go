@@ -25,8 +25,8 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// podLogs is the directory of pods' logs (kubelet).
-const podLogs = "/var/log/pods"
+// defaultPodLogs is the directory of pods' logs (kubelet, podLogsDir).
+const defaultPodLogs = "/var/log/pods"
 
 // podTracker opens what the loop needs to measure and kill each pod, and closes it when the
 // pod has left. One goroutine calls update and closeRemoved; pods may be called from any.
@@ -38,6 +38,7 @@ type podTracker struct {
 	changes   *undo.Log // nil in a dry run
 	ban       *restartBan
 	nodeFs    string
+	logs      string // the directory of pods' logs
 	disks     *collect.DiskScanner
 	// ownSession is the session of the daemon; no pod can have it.
 	ownSession int
@@ -344,7 +345,7 @@ func (t *podTracker) open(m *v1.Pod, at pods.Location, before *trackedPod) *trac
 	files := collect.PodFiles{
 		Root:       t.nodeFs,
 		Volumes:    t.volumes(m),
-		Logs:       collect.LogDir(podLogs, m.Namespace, m.Name, id(m)),
+		Logs:       collect.LogDir(t.logs, m.Namespace, m.Name, id(m)),
 		EtcHosts:   collect.EtcHosts(t.nodeFs, id(m)),
 		Own:        collect.OwnDir(t.nodeFs, id(m)),
 		Containers: containers,

@@ -1,16 +1,24 @@
 package daemon
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
 
 	"github.com/evictd/evictd/cgroup"
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/config"
 	"github.com/evictd/evictd/eviction/control"
+	"github.com/evictd/evictd/internal/cli"
+	"github.com/evictd/evictd/internal/kubeclient/address"
+	"github.com/evictd/evictd/internal/serve"
+	"github.com/evictd/evictd/nodestatus"
 )
 
 // control is the configuration of the loop.
@@ -93,11 +101,39 @@ func (d *Daemon) withoutStalls() string {
 	return ""
 }
 
-// Validate reports all faults of the settings of a run together. It does not look at the
-// node.
-func Validate(file *config.EvictdConfiguration) error {
+// Check compiles a configuration, and reports all of its faults together, as a cli.BadInput. It does
+// not look at the node: CheckHost does.
+func Check(file *config.EvictdConfiguration) (config.Config, error) {
+	compiled, err := config.Compile(file, nil)
+	if err := errors.Join(err, validate(file)); err != nil {
+		return compiled, cli.BadInput(err)
+	}
+	return compiled, nil
+}
+
+// CheckHost reports what New would refuse on this host, and changes nothing. It does not ask whether
+// the user may end pods.
+func CheckHost(cfg Config, log *slog.Logger) error {
+	cfg.checks = true
+	_, err := New(cfg, log)
+	return err
+}
+
+// validate reports the faults of the settings of a run.
+func validate(file *config.EvictdConfiguration) error {
 	var faults []error
 	fault := func(format string, args ...any) { faults = append(faults, fmt.Errorf(format, args...)) }
+	if _, err := nodestatus.ParseMode(file.Mode); err != nil && file.Mode != "" {
+		fault("--mode: %w", err)
+	}
+	if q, err := resource.ParseQuantity(file.NodeMemory); file.NodeMemory != "" && (err != nil || q.Sign() <= 0) {
+		fault("--node-memory %q: expected a positive quantity such as 4Gi", file.NodeMemory)
+	}
+	if file.NodeMemory != "" && file.CgroupRoot != "" {
+		fault("--node-memory and --cgroup-root exclude each other: the memory is either given or measured")
+	}
+	faults = append(faults, address.Check(file.Kubeconfig, file.Server))
+	faults = append(faults, serve.Check("status-address", statusAddress(file), statusTLS(file)))
 	if s := file.SoftEviction; s != "" && s != softAPI && s != softDirect && s != softRequest {
 		fault("--soft-eviction %q: expected api, request or direct", s)
 	}
@@ -125,4 +161,12 @@ func Validate(file *config.EvictdConfiguration) error {
 		fault("--hard-eviction-grace-period %v: expected 0s to %v", g.Duration, LongestHardGrace)
 	}
 	return errors.Join(faults...)
+}
+
+func statusAddress(file *config.EvictdConfiguration) string {
+	return cmp.Or(file.StatusAddress, DefaultStatusAddress)
+}
+
+func statusTLS(file *config.EvictdConfiguration) *serve.TLS {
+	return &serve.TLS{CertFile: file.StatusTLSCertFile, KeyFile: file.StatusTLSPrivateKeyFile, ClientCAFile: file.StatusClientCAFile}
 }

@@ -37,6 +37,8 @@ type Config struct {
 	Version string
 	PID     int
 	DryRun  bool
+	// StateDir is the directory of what survives a restart.
+	StateDir string
 	// Capacity and Allocatable of the node, for its manifest.
 	Capacity, Allocatable v1.ResourceList
 	// NodeFile is replaced whenever the node's manifest changes; "" writes none.

@@ -32,7 +32,7 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 	conditions := p.cfg.Mode.Conditions(raised, messages(s.Eviction, &s.Observations), p.conditions, s.At)
 	p.sayOutside(conditions)
 	status := nodestatus.Status{
-		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At}, PID: p.cfg.PID,
+		Node: p.cfg.Node, Mode: p.cfg.Mode, Time: nodestatus.Time{Time: s.At}, PID: p.cfg.PID, StateDir: p.cfg.StateDir,
 		Signals:    p.signals(&s),
 		Conditions: nodestatus.StatusOf(conditions),
 		Taints:     nodestatus.TaintNames(p.cfg.Mode.Taints(raised)),

@@ -164,6 +164,18 @@ func ReadInput(c *cobra.Command, name string) ([]byte, error) {
 	return data, nil
 }
 
+// Rename changes the text of each fault of an error, and leaves the exit code as it is.
+func Rename(err error, text func(fault string) string) error {
+	var renamed []error
+	for _, fault := range manifest.Faults(err) {
+		renamed = append(renamed, errors.New(text(fault.Error())))
+	}
+	if _, theirs := errors.AsType[badInput](err); theirs {
+		return BadInput(errors.Join(renamed...))
+	}
+	return errors.Join(renamed...)
+}
+
 // InFile puts the file's name before each fault in it, if there are any, and makes
 // them the caller's.
 func InFile(name string, err error) error {

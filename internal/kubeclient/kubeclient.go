@@ -8,14 +8,14 @@ import (
 	"fmt"
 	"net"
 	"net/http"
-	"net/url"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"k8s.io/client-go/transport"
+
+	"github.com/evictd/evictd/internal/kubeclient/address"
 )
 
 // Config is how to reach the API server of --kubeconfig and --server: that of
@@ -44,19 +44,11 @@ func Config(kubeconfig, server string) (*rest.Config, error) {
 }
 
 func config(kubeconfig, server string) (*rest.Config, error) {
-	socket, isSocket := strings.CutPrefix(server, "unix:")
-	switch {
-	case isSocket && kubeconfig != "":
-		return nil, fmt.Errorf("--server %s: the embedded API takes no credentials; expected no --kubeconfig beside it", server)
-	case isSocket && !filepath.IsAbs(socket):
-		return nil, fmt.Errorf("--server %s: expected unix: and an absolute path", server)
-	case isSocket:
-		return overSocket(socket), nil
+	if err := address.Check(kubeconfig, server); err != nil {
+		return nil, err
 	}
-	if server != "" {
-		if u, err := url.Parse(server); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			return nil, fmt.Errorf("--server %s: expected unix:PATH or a URL that begins with http:// or https://", server)
-		}
+	if socket, is := strings.CutPrefix(server, "unix:"); is {
+		return overSocket(socket), nil
 	}
 	if kubeconfig == "" && server == "" {
 		cfg, err := rest.InClusterConfig()

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"slices"
 
 	"go.yaml.in/yaml/v2"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -75,8 +76,8 @@ func jsonValues(document []byte) (values [][]byte) {
 
 // Document is a document that has been parsed, to be decoded.
 type Document struct {
-	raw    []byte // as JSON
-	faults []error
+	raw   []byte  // as JSON
+	twice []error // keys that are given twice; the last of their values is in raw
 }
 
 // Parse reads a document's syntax.
@@ -90,8 +91,8 @@ func Parse(document []byte) (Document, error) {
 		return Document{raw: raw}, err
 	}
 	d := Document{}
-	for _, text := range twice.Errors { // the last of the values stays
-		d.faults = append(d.faults, errors.New(text))
+	for _, text := range twice.Errors {
+		d.twice = append(d.twice, errors.New(text))
 	}
 	d.raw, err = sigsyaml.YAMLToJSON(document)
 	return d, err
@@ -109,15 +110,27 @@ func (d *Document) Type() (metav1.TypeMeta, error) {
 // Decode reads a document into the value that into points to. The error joins
 // every fault; what is not at fault has been read all the same.
 func (d *Document) Decode(into any) error {
-	faults := d.faults[:len(d.faults):len(d.faults)]
-	strict, err := kjson.UnmarshalStrict(d.raw, into)
+	faults, unknown := d.decode(into)
+	return errors.Join(slices.Concat(d.twice, faults, unknown)...)
+}
+
+// DecodeLeniently reads a document in which unknown fields, and keys given twice, are
+// no faults: it returns them.
+func (d *Document) DecodeLeniently(into any) (ignored []error, err error) {
+	faults, unknown := d.decode(into)
+	return append(slices.Clone(d.twice), unknown...), errors.Join(faults...)
+}
+
+// decode returns the faults of values, and the fields that are not known or, in JSON, given twice.
+func (d *Document) decode(into any) (faults, unknown []error) {
+	unknown, err := kjson.UnmarshalStrict(d.raw, into)
 	if err != nil {
-		blamed, rest := findFaults(d.raw, into)
-		faults = append(faults, blamed...)
-		strict, err = kjson.UnmarshalStrict(rest, into)
+		var rest []byte
+		faults, rest = findFaults(d.raw, into)
+		unknown, err = kjson.UnmarshalStrict(rest, into)
 		faults = append(faults, err)
 	}
-	return errors.Join(append(faults, strict...)...)
+	return faults, unknown
 }
 
 // TypeOf parses a document and reads what it says it is.

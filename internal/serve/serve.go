@@ -54,6 +54,22 @@ func split(flag, address string) (network, at string, err error) {
 	return "tcp", address, nil
 }
 
+// Check validates the addresses of a flag as Listen does, and opens nothing.
+func Check(flag, addresses string, files *TLS) error {
+	if addresses == "none" {
+		return nil
+	}
+	var faults []error
+	for address := range strings.SplitSeq(addresses, ",") {
+		network, at, err := split(flag, address)
+		if err == nil && network != "unix" {
+			_, err = files.protects(flag, at)
+		}
+		faults = append(faults, err)
+	}
+	return errors.Join(faults...)
+}
+
 // Listen takes the addresses of a flag, separated by commas, so that a busy one is
 // known at the start; none is taken for "none". An address that is held is taken
 // from there. A port that others can reach needs the files of a TLS, unless that is

@@ -46,8 +46,8 @@ func TLSFlags(flags *pflag.FlagSet) *TLS {
 // maxConnections bounds the connections of a port with TLS.
 const maxConnections = 64
 
-// secure puts TLS before a port. Without files only this host may reach it.
-func (t *TLS) secure(flag, at string) (*credentials, error) {
+// protects says whether a port has TLS. Without files only this host may reach it.
+func (t *TLS) protects(flag, at string) (bool, error) {
 	var faults []error
 	for _, f := range []struct{ flag, file string }{{CertFlag, t.CertFile}, {KeyFlag, t.KeyFile}, {ClientCAFlag, t.ClientCAFile}} {
 		if f.file == "" {
@@ -57,13 +57,34 @@ func (t *TLS) secure(flag, at string) (*credentials, error) {
 	if len(faults) == 3 {
 		host, _, _ := net.SplitHostPort(at)
 		if net.ParseIP(host).IsLoopback() {
-			return nil, nil
+			return false, nil
 		}
-		return nil, cli.BadInput(fmt.Errorf("--%s %q: others than this host can reach it; expected --%s, --%s and --%s beside it, or unix:PATH, a loopback IP:PORT or none", flag, at, CertFlag, KeyFlag, ClientCAFlag))
+		return false, cli.BadInput(fmt.Errorf("--%s %q: others than this host can reach it; expected --%s, --%s and --%s beside it, or unix:PATH, a loopback IP:PORT or none", flag, at, CertFlag, KeyFlag, ClientCAFlag))
 	}
 	if len(faults) > 0 {
-		return nil, cli.BadInput(errors.Join(faults...))
+		return false, cli.BadInput(errors.Join(faults...))
 	}
+	return true, nil
+}
+
+// Check reads the files, if there are any.
+func (t *TLS) Check() error {
+	if *t == (TLS{}) {
+		return nil
+	}
+	_, err := t.load()
+	return err
+}
+
+// secure puts TLS before a port, if it has any.
+func (t *TLS) secure(flag, at string) (*credentials, error) {
+	if is, err := t.protects(flag, at); !is {
+		return nil, err
+	}
+	return t.load()
+}
+
+func (t *TLS) load() (*credentials, error) {
 	c := &credentials{files: *t, log: slog.New(slog.DiscardHandler)}
 	var err error
 	if c.now, err = c.read(); err != nil {

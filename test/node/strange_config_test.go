@@ -1,0 +1,101 @@
+package node_test
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/test/harness"
+)
+
+// strangeConfig is a configuration, and what evictd makes of it: it runs with warnings, or ends with exit code 2.
+type strangeConfig struct {
+	name  string
+	file  string   // the configuration file; empty for none
+	args  []string // more flags
+	want  []string // parts of what check-config prints
+	fault []string // parts of the one fault of check-config and run; nil if evictd runs
+}
+
+var strangeConfigs = []strangeConfig{
+	{name: "a kubelet's file of a later version", file: ofKubelet + "ofALaterVersion: {a: b}\nevictionHard: {memory.available: 64Mi}\n",
+		want: []string{"memory.available", "64Mi", `unknown field "ofALaterVersion": ignored`}},
+	{name: "a key twice in a kubelet's file", file: ofKubelet + "evictionHard: {memory.available: 1Mi}\nevictionHard: {memory.available: 64Mi}\n",
+		want: []string{"64Mi", `key "evictionHard" already set`}},
+	{name: "metadata in a kubelet's file", file: ofKubelet + "metadata: {name: a}\nevictionHard: {memory.available: 64Mi}\n",
+		want: []string{"64Mi", `unknown field "metadata"`}},
+	{name: "a kubelet's endpoint without a scheme", file: ofKubelet + "containerRuntimeEndpoint: /run/evictd-none.sock\nevictionHard: {memory.available: 64Mi}\n",
+		want: []string{"64Mi"}},
+	{name: "a flag twice adds up", args: []string{"--eviction-hard=memory.available<64Mi", "--eviction-hard=pid.available<5%"},
+		want: []string{"64Mi", "pid.available", "5%"}},
+	{name: "half a byte", file: ofEvictd + "evictionHard: {memory.available: 500m}\n",
+		want: []string{`"500m" is no whole number and is read as 1`, "less than a page"}},
+	{name: "an unknown field of evictd's own", file: ofEvictd + "ofALaterVersion: 1\n", fault: []string{"config.yaml: ", `unknown field "ofALaterVersion"`}},
+	{name: "a misspelt mode", file: ofEvictd + "mode: natif\n", fault: []string{"config.yaml: mode: ", "natif"}},
+	{name: "an address with a host name", file: ofEvictd + "statusAddress: localhost:9464\n", fault: []string{"config.yaml: statusAddress ", "localhost:9464"}},
+	{name: "an address that others reach", file: ofEvictd + "statusAddress: 0.0.0.0:9464\n", fault: []string{"config.yaml: statusAddress ", "others than this host can reach it"}},
+	{name: "a server with a misspelt scheme", file: ofEvictd + "server: htp://10.0.0.1\n", fault: []string{"config.yaml: server htp://10.0.0.1: ", "http://"}},
+	{name: "a kubeconfig that is missing", file: ofEvictd + "kubeconfig: /evictd-none\n", fault: []string{"config.yaml: kubeconfig /evictd-none: "}},
+	{name: "a threshold above the memory", file: ofEvictd + "evictionHard: {memory.available: 1Ti}\n", fault: []string{"config.yaml: evictionHard[memory.available]: ", "not below the capacity"}},
+	{name: "a soft eviction of a file is named by its field", file: ofEvictd + "softEviction: perhaps\n", fault: []string{`config.yaml: softEviction "perhaps"`}},
+	{name: "a soft eviction of a flag is named by its flag", file: ofEvictd, args: []string{"--soft-eviction=perhaps"}, fault: []string{`evictd: --soft-eviction "perhaps"`}},
+	{name: "an unknown suffix", file: ofEvictd + "evictionHard: {memory.available: 5x}\n", fault: []string{"config.yaml: evictionHard[memory.available]: ", "5x"}},
+}
+
+const (
+	ofKubelet = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	ofEvictd  = "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"
+)
+
+func TestStrangeConfigurationsAreReadAsTheKubeletReadsThemAndCheckConfigAgreesWithRun(t *testing.T) {
+	t.Parallel()
+	for _, c := range strangeConfigs {
+		t.Run(c.name, func(t *testing.T) {
+			t.Parallel()
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			flags := c.args
+			file := filepath.Join(n.Dir, "config.yaml")
+			require.NoError(t, os.WriteFile(file, []byte(max(c.file, ofEvictd)), 0o644))
+			if c.file != "" {
+				flags = append(slices.Clip(flags), sandbox.Config(file))
+			}
+			run := n.Command(append([]string{sandbox.CgroupRoot(n.Group)}, flags...)...)
+			if strings.Contains(c.file, "statusAddress") {
+				run.Args = slices.DeleteFunc(run.Args, func(arg string) bool { return strings.HasPrefix(arg, "--status-address=") })
+			}
+			check := n.Command()
+			check.Args = append([]string{check.Args[0], "check-config", file}, run.Args[2:]...)
+			check.Args = slices.DeleteFunc(check.Args, func(arg string) bool { return strings.HasPrefix(arg, "--config=") })
+			stdout, stderr, code := harness.Finish(t, check)
+			if c.fault == nil {
+				for _, part := range c.want {
+					if !strings.Contains(stdout, part) {
+						t.Errorf("check-config has not %q:\n%s%s", part, stdout, stderr)
+					}
+				}
+				if code != 0 {
+					t.Errorf("check-config ends with %d: %s", code, stderr)
+				}
+				n.Evictd(flags...).AwaitCondition(v1.NodeMemoryPressure, memoryTaint, false)
+				return
+			}
+			_, said, ended := harness.Finish(t, run)
+			for what, text := range map[string]string{"check-config": stderr, "run": said} {
+				for _, part := range c.fault {
+					if !strings.Contains(text, part) {
+						t.Errorf("%s has not %q:\n%s", what, part, text)
+					}
+				}
+			}
+			if code != 2 || ended != 2 {
+				t.Errorf("check-config ends with %d, run with %d; want 2", code, ended)
+			}
+		})
+	}
+}
