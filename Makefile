@@ -283,8 +283,8 @@ conformance-if-possible:
 	@echo 'needs Go, 4 GiB of memory and, the first time, 10 GiB of disk and half an hour to build kube-apiserver, kube-scheduler, kube-controller-manager, kubectl, etcd, hollow nodes, e2e and scheduler_perf of Kubernetes $(kubernetes)'
 	$(call if_possible,controlplane $(upstream),controlplane/parts,./... tool,8)
 
-.PHONY: kubelet-eviction-if-possible scheduling-attempts-if-possible
-kubelet-eviction-if-possible scheduling-attempts-if-possible: %-if-possible:
+.PHONY: kubelet-config-if-possible kubelet-eviction-if-possible scheduling-attempts-if-possible
+kubelet-config-if-possible kubelet-eviction-if-possible scheduling-attempts-if-possible: %-if-possible:
 	@$(call if_possible,test/controlplane/bin/$*,controlplane/parts,./cmd/$*,3)
 
 .PHONY: containerd-if-possible

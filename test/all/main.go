@@ -268,7 +268,7 @@ func command(ctx context.Context, name string, args ...string) *exec.Cmd {
 // patterns are the packages of a part.
 func (p part) patterns(ctx context.Context) ([]string, error) {
 	if p.name != small {
-		return p.packages, nil
+		return slices.Concat(p.packages, p.again), nil
 	}
 	args := []string{"list"}
 	for _, other := range parts {

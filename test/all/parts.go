@@ -12,6 +12,7 @@ type part struct {
 	// packages are patterns of go test. The part small runs every package of the main
 	// module that no other part names.
 	packages []string
+	again    []string // packages of the part small, some of whose tests need the foreign programs of this part
 	run      string   // -run of go test; empty for all tests
 	env      []string // more variables
 	builds   []string // make targets that are made first
@@ -78,9 +79,9 @@ var parts = []part{
 		foreign:  []string{"helm-if-possible", "controlplane-if-possible"}, takes: "2 minutes after controlplane, 2 GiB of disk",
 	},
 	{
-		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager",
-		packages: []string{"./test/kubelet"},
-		foreign:  []string{"kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
+		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager; random configurations, as the kubelet loads them",
+		packages: []string{"./test/kubelet"}, again: []string{"./cmd/evictd"},
+		foreign:  []string{"kubelet-config-if-possible", "kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
 	},
 	{
 		name: "scheduler", tests: "attempts in random clusters, beside those of kube-scheduler",

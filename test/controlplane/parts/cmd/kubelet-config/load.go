@@ -56,6 +56,7 @@ func (q *question) load() (*kubeletconfig.KubeletConfiguration, error) {
 			return nil, err
 		}
 	}
+	c.FailCgroupV1 = false // the validation would look at this host
 	if err := validation.ValidateKubeletConfiguration(c, utilfeature.DefaultFeatureGate); err != nil {
 		return nil, err
 	}
