@@ -81,7 +81,7 @@ var parts = []part{
 	{
 		name: "kubelet", tests: "decisions on random nodes, beside those of the kubelet's eviction manager; random configurations, as the kubelet loads them",
 		packages: []string{"./test/kubelet"}, again: []string{"./cmd/evictd"},
-		foreign:  []string{"kubelet-config-if-possible", "kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
+		foreign: []string{"kubelet-config-if-possible", "kubelet-eviction-if-possible"}, takes: "4 minutes, 3 GiB of disk",
 	},
 	{
 		name: "scheduler", tests: "attempts in random clusters, beside those of kube-scheduler",
