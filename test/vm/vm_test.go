@@ -50,6 +50,8 @@ const (
 	nodes = "^Test(Leaker|SoftVictimDies|SoftVictimThatKeeps|HardThreshold|Pressure|ForkBomb|PodThatFills|PodsCgroupThat|PodsThatReach|WhatEvictdRemembers|ReadersDoNot|ANodeIsNot|ALimitOf|ASecondEvictd|PodsOfAMegabyte)"
 	// containers are tests of nodes whose containers are restarted and resized.
 	containers = "^TestAContainer"
+	// strange are tests of nodes in states that differ on cgroup v2.
+	strange = "^TestStrange(Nodes|Kubelet|Services)"
 	// faults are tests of nodes where something else fails, or is hostile.
 	faults = "^Test(WithEverything|AGraceDoesNot|Pods?Whose|WhatTheKernel|PodThatHides|WhatIsNo)"
 	// campaigns are tests that take long or kill much.
@@ -65,6 +67,7 @@ var boots = []boot{
 		{Package: "stats/collect", Run: "Quota"},
 		{Package: "test/node", Run: "^TestMachine"},
 		{Package: "test/node", Run: containers},
+		{Package: "test/node", Run: strange},
 		{Package: "test/node", Run: "^TestCutOff"},
 	}},
 	{name: "v2 again", kept: true, suites: []guest.Suite{{Package: "test/node", Run: "^TestAfterCutOff"}}},
