@@ -1,6 +1,7 @@
 # `make help` lists the targets. Variables that change them:
 #   PKGS        packages to race, fuzz and bench           (./...)
 #   PARTS       parts of test-all to run, by name          (all)
+#   WITHOUT     a part of test-all to leave out                (none)
 #   TESTFLAGS   further flags of go test in test, test-all and race
 #   FUZZTIME    how long each fuzz target runs             (60s)
 #   BENCH       which benchmarks run, a regular expression (.)
@@ -72,7 +73,7 @@ test: ## run all tests that need only Go and a Linux kernel, as root or not
 
 .PHONY: test-all
 test-all: ## the same and the tests of every real part: says first what it builds and what is missing here
-	@go run ./test/all $(PARTS) -- $(TESTFLAGS)
+	@go run ./test/all -without=$(WITHOUT) $(PARTS) -- $(TESTFLAGS)
 
 .PHONY: test-cluster
 test-cluster: ## run evictd beside a real kubelet, in a cluster of a kube-apiserver, its controllers and two nodes

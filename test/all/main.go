@@ -37,15 +37,20 @@ var errFailed = errors.New("failed")
 
 func main() {
 	missing := flag.Bool("missing", false, "print the Debian packages of programs that are missing here, and run nothing")
+	without := flag.String("without", "", "a `part` that is left out")
 	flag.Parse()
 	names, flags := flag.Args(), []string(nil)
 	if at := slices.Index(names, "--"); at >= 0 {
 		names, flags = names[:at], names[at+1:]
 	}
 	chosen, err := choose(names)
-	if err != nil {
+	left, err1 := choose(strings.Fields(*without))
+	if err := errors.Join(err, err1); err != nil {
 		fmt.Fprintln(os.Stderr, "all:", err)
 		os.Exit(exitBadInput)
+	}
+	if *without != "" {
+		chosen = slices.DeleteFunc(slices.Clone(chosen), func(p part) bool { return p.name == left[0].name })
 	}
 	if *missing {
 		fmt.Println(strings.Join(debianPackages(lacking(chosen)), " "))

@@ -41,7 +41,7 @@ trap 'rm -rf "$dir.new"' EXIT
 root=$dir.new/root
 (cd kernel-package && apt-get download "$kernel" && dpkg -x ./*.deb .) >&2 || cannot "$kernel cannot be downloaded"
 debootstrap --variant=minbase \
-	--include=systemd,systemd-sysv,dbus,procps,kmod,udev,mount,e2fsprogs,init-system-helpers,earlyoom,systemd-oomd \
+	--include=systemd,systemd-sysv,dbus,procps,kmod,udev,mount,e2fsprogs,init-system-helpers,earlyoom,systemd-oomd,runc \
 	"$suite" root "$mirror" >&2 || cannot "debootstrap fails with $mirror"
 
 # Of the modules those of what tests mount.
