@@ -31,6 +31,8 @@ type (
 
 // TestLoadingOfRandomFiles compares what evictd takes from a kubelet's files and flags with what the kubelet takes, until
 // the kubelet has started with 1,000 of them.
+//
+// rule: M.194
 func TestLoadingOfRandomFiles(t *testing.T) {
 	kubelet := apiserver.StartPeer(t, "kubelet-config")
 	starts := 0
@@ -147,7 +149,8 @@ func thresholds(r *rand.Rand, separator string) string {
 
 // randomFile is a file of the kubelet, or a drop-in.
 func randomFile(r *rand.Rand, dropIn bool) string {
-	text := "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+	var text strings.Builder
+	text.WriteString("apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n")
 	table := func(entries ...string) string {
 		if dropIn && r.IntN(6) == 0 {
 			return " null"
@@ -190,8 +193,8 @@ func randomFile(r *rand.Rand, dropIn bool) string {
 		{"metadata", func() string { return " {name: a}" }},
 	} {
 		for range r.IntN(2) + r.IntN(16)/15 {
-			text += f.name + ":" + f.value() + "\n"
+			text.WriteString(f.name + ":" + f.value() + "\n")
 		}
 	}
-	return text
+	return text.String()
 }

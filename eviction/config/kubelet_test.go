@@ -9,6 +9,8 @@ import (
 )
 
 // TestAKubeletsFilesAreLoadedAsTheKubeletLoadsThem has what the loading of Kubernetes 1.37 comes to (cmd/kubelet/app).
+//
+// rule: M.194
 func TestAKubeletsFilesAreLoadedAsTheKubeletLoadsThem(t *testing.T) {
 	const header = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
 	defaults := map[string]string{"memory.available": "100Mi", "nodefs.available": "10%", "nodefs.inodesFree": "5%", "imagefs.available": "15%", "imagefs.inodesFree": "5%"}

@@ -53,6 +53,8 @@ const (
 	ofEvictd  = "apiVersion: evictd.io/v1alpha1\nkind: EvictdConfiguration\n"
 )
 
+// rule: M.194
+// rule: M.195
 func TestStrangeConfigurationsAreReadAsTheKubeletReadsThemAndCheckConfigAgreesWithRun(t *testing.T) {
 	t.Parallel()
 	for _, c := range strangeConfigs {
