@@ -14,7 +14,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -62,29 +61,24 @@ const (
 // Variables of suites: the layout of the pods' cgroups below kubepods.slice.
 const systemd = "EVICTD_CGROUP_DRIVER=systemd"
 
-// boots are machines that run beside each other, each with what is booted in it one after the other.
-var boots = [][]boot{
+var boots = []boot{
+	{name: "v2", suites: []guest.Suite{
+		{Package: "cgroup", Run: "Stall"}, // what these two select needs more of the kernel than Debian's user-mode kernel has in test/v2
+		{Package: "stats/collect", Run: "Quota"},
+		{Package: "test/node", Run: "^TestMachine"},
+		{Package: "test/node", Run: containers},
+		{Package: "test/node", Run: "^TestCutOff"},
+	}},
+	{name: "v2 again", kept: true, suites: []guest.Suite{{Package: "test/node", Run: "^TestAfterCutOff"}}},
+	{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []guest.Suite{{Package: "test/node", Run: "^TestMachine"}}},
+	// A kubelet with a containerd and evictd's API.
 	{
-		{name: "v2", suites: []guest.Suite{
-			{Package: "cgroup", Run: "Stall"}, // what these two select needs more of the kernel than Debian's user-mode kernel has in test/v2
-			{Package: "stats/collect", Run: "Quota"},
-			{Package: "test/node", Run: "^TestMachine"},
-			{Package: "test/node", Run: containers},
-			{Package: "test/node", Run: "^TestCutOff"},
-		}},
-		{name: "v2 again", kept: true, suites: []guest.Suite{{Package: "test/node", Run: "^TestAfterCutOff"}}},
-	},
-	{
-		{name: "v1", kernel: "systemd.unified_cgroup_hierarchy=0", suites: []guest.Suite{{Package: "test/node", Run: "^TestMachine"}}},
-		// A kubelet with a containerd and evictd's API.
-		{
-			name: "v2 kubelet", memory: 2048, setup: kubeletAddress,
-			files: []string{"go.mod", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin/kubelet"},
-			build: []string{"test/containerd/cmd/workload"},
-			suites: []guest.Suite{
-				{Package: "test/containerd/cluster", Run: "^TestContainersOfAMachineAreRestartedAndResized$", Env: systemd + " EVICTD_TRANSITION=20s"},
-				{Package: "test/node", Run: strange},
-			},
+		name: "v2 kubelet", memory: 2048, setup: kubeletAddress,
+		files: []string{"go.mod", "test/containerd/bin", "test/containerd/parts", "test/controlplane/bin/kubelet"},
+		build: []string{"test/containerd/cmd/workload"},
+		suites: []guest.Suite{
+			{Package: "test/containerd/cluster", Run: "^TestContainersOfAMachineAreRestartedAndResized$", Env: systemd + " EVICTD_TRANSITION=20s"},
+			{Package: "test/node", Run: strange},
 		},
 	},
 }
@@ -107,25 +101,17 @@ var campaign = []boot{
 func TestMain(m *testing.M) { os.Exit(harness.Main(m)) }
 
 func TestVirtualMachine(t *testing.T) {
-	image := newMachine(t, "make test-all PARTS=vm")
-	var machines sync.WaitGroup
-	for _, life := range boots {
-		m := *image
-		m.dir = t.TempDir()
-		machines.Go(func() {
-			passed := true
-			for _, b := range life {
-				before := passed
-				passed = t.Run(b.name, func(t *testing.T) {
-					if b.kept && !before {
-						t.Skip("skipped: it continues with the disk of the boot before, which failed")
-					}
-					m.boot(t, b)
-				})
+	m := newMachine(t, "make test-all PARTS=vm")
+	passed := true
+	for _, b := range boots {
+		before := passed
+		passed = t.Run(b.name, func(t *testing.T) {
+			if b.kept && !before {
+				t.Skip("skipped: it continues with the disk of the boot before, which failed")
 			}
+			m.boot(t, b)
 		})
 	}
-	machines.Wait()
 }
 
 // TestCampaignVirtualMachine runs campaigns of test/node on cgroup v2, with the pods' cgroups
