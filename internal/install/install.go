@@ -185,14 +185,14 @@ func (i *Installer) update() (Change, error) {
 	return i.files.Write(i.cfg.Version, files)
 }
 
-// check has evictd read a configuration that it has not accepted before.
+// check has evictd read a configuration that it has not accepted before; only on the host can evictd say what the host lacks.
 func (i *Installer) check(files []File) error {
 	at := slices.IndexFunc(files, func(f File) bool { return f.Path == configPath })
 	config := files[at].Content
 	if string(config) == i.checked {
 		return nil
 	}
-	c := exec.Command(filepath.Join(i.cfg.Image.Programs, "evictd"), "check-config", "-")
+	c := exec.Command(filepath.Join(i.cfg.Image.Programs, "evictd"), "check-config", "--offline", "-")
 	c.Stdin = bytes.NewReader(config)
 	if out, err := c.CombinedOutput(); err != nil {
 		return fmt.Errorf("the configuration is refused, and the host keeps the one it has: %w: %s", err, strings.TrimSpace(string(out)))
