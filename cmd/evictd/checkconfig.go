@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"fmt"
-	"log/slog"
 	"slices"
 	"strings"
 	"text/tabwriter"
@@ -49,8 +48,7 @@ each fault for which evictd run would end with exit code 2.`,
 			return err
 		}
 		if !*offline {
-			host := daemon.Config{File: file, Force: *force, Version: version}
-			if err := daemon.CheckHost(host, slog.New(slog.DiscardHandler)); err != nil {
+			if err := daemon.CheckHost(daemon.Config{File: file, Force: *force, Version: version}); err != nil {
 				return flags.name(args[0], err)
 			}
 		}

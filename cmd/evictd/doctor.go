@@ -93,7 +93,7 @@ func examine(ctx context.Context, client *serve.Client) []finding {
 	findings := append([]finding{cgroupFinding("/proc/cgroups")}, releaseFindings()...)
 	findings = append(findings, thresholdFinding(), tripwireFinding(), memoryReclaimFinding())
 	findings = append(findings, stallFindings()...)
-	findings = append(findings, consistencyFinding(osprocess.KernelRelease(), kernelMessages(watch.Log)))
+	findings = append(findings, consistencyFinding(osprocess.KernelRelease(), kernelMessages()))
 	messages, err := os.Open(watch.Log)
 	if err == nil {
 		messages.Close()

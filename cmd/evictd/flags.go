@@ -34,20 +34,18 @@ func (o *overrides) apply(c *config.EvictdConfiguration) {
 
 // load reads the configuration file, if there is one, writes the flags over it, and checks what that comes to.
 func (o *overrides) load(c *cobra.Command, path string) (file config.EvictdConfiguration, compiled config.Config, err error) {
+	var faults error
 	if path != "" {
 		data, err := cli.ReadInput(c, path)
 		if err != nil {
 			return file, compiled, err
 		}
-		if file, err = config.Load(data); err != nil {
-			o.apply(&file)
-			_, more := daemon.Check(&file)
-			return file, compiled, errors.Join(cli.InFile(path, err), o.name(path, more))
-		}
+		file, err = config.Load(data)
+		faults = cli.InFile(path, err)
 	}
 	o.apply(&file)
 	compiled, err = daemon.Check(&file)
-	return file, compiled, o.name(path, err)
+	return file, compiled, errors.Join(faults, o.name(path, err))
 }
 
 // begins is how a fault begins that names a flag or a field.

@@ -22,8 +22,8 @@ func cgroupFinding(controllers string) finding {
 	return finding{"cgroups", false, is, "memory cannot be measured; give --node-memory to measure pods by their processes"}
 }
 
-// memoryController says what /proc/cgroups has of the memory controller: lines of a name, a hierarchy, a number of
-// cgroups, and whether it is enabled.
+// memoryController explains from the text of /proc/cgroups why memory is not measured. A line of it has a controller's name,
+// its hierarchy, its number of cgroups, and 1 if it is enabled.
 func memoryController(list string) string {
 	for line := range strings.Lines(list) {
 		fields := strings.Fields(line)
@@ -38,8 +38,8 @@ func memoryController(list string) string {
 	return "/proc/cgroups has no memory controller: the kernel was built without it (CONFIG_MEMCG), or is of a container that does not show it"
 }
 
-// consistencyFinding says whether the kernel counts stalled tasks correctly. Linux 6.12 before 6.12.10 loses count of
-// tasks that are woken up while they are taken off their queue, and a kernel that has noticed says so in its log
+// consistencyFinding reports whether pressure stall information can be believed. Before 6.12.10 the kernels of 6.12 lose count
+// of tasks that wake up while they leave their queue, and a kernel that notices this writes a message to its log
 // (kernel/sched/psi.c).
 func consistencyFinding(release, messages string) finding {
 	const name = "pressure stall information is consistent"
@@ -55,22 +55,10 @@ func consistencyFinding(release, messages string) finding {
 	return finding{Name: name, OK: true, Is: "kernel " + release}
 }
 
-// kernelMessages are what the kernel's log has now; empty if it cannot be read. A read returns one message.
-func kernelMessages(path string) string {
-	file, err := syscall.Open(path, syscall.O_RDONLY|syscall.O_NONBLOCK|syscall.O_CLOEXEC, 0)
-	if err != nil {
-		return ""
-	}
-	defer syscall.Close(file)
-	var messages strings.Builder
-	message := make([]byte, 8192) // CONSOLE_EXT_LOG_MAX
-	for {
-		switch n, err := syscall.Read(file, message); {
-		case err == syscall.EPIPE || err == syscall.EINTR: // EPIPE: messages were overwritten
-		case err != nil || n == 0:
-			return messages.String()
-		default:
-			messages.Write(message[:n])
-		}
-	}
+// kernelMessages returns the last MiB of the kernel's log (syslog(2)); nothing if the kernel refuses.
+func kernelMessages() string {
+	const readAll = 3 // SYSLOG_ACTION_READ_ALL
+	log := make([]byte, 1<<20)
+	n, _ := syscall.Klogctl(readAll, log)
+	return string(log[:max(n, 0)])
 }

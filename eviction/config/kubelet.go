@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/validation/field"
 	kubelet "k8s.io/kubelet/config/v1beta1"
@@ -72,15 +73,10 @@ func fillHard(k *kubelet.KubeletConfiguration) {
 	k.EvictionHard, k.MergeDefaultEvictionSettings = hard, nil
 }
 
-// mergeDropIns applies drop-ins to a configuration as JSON. Names of fields are found in any case, and fields
-// that are not known are ignored.
+// mergeDropIns applies drop-ins, each a merge patch, to a configuration as JSON. Fields that are not known are ignored.
 func mergeDropIns(k *kubelet.KubeletConfiguration, dropIns [][]byte) (*kubelet.KubeletConfiguration, error) {
-	text, err := json.Marshal(k)
+	merged, err := json.Marshal(k)
 	if err != nil {
-		return nil, err
-	}
-	var merged any
-	if err := json.Unmarshal(text, &merged); err != nil {
 		return nil, err
 	}
 	for _, dropIn := range dropIns {
@@ -88,43 +84,22 @@ func mergeDropIns(k *kubelet.KubeletConfiguration, dropIns [][]byte) (*kubelet.K
 		if err != nil {
 			return nil, err
 		}
-		var patch map[string]any
+		var patch json.RawMessage
 		if err := document.Decode(&patch); err != nil {
 			return nil, err
 		}
-		merged = mergePatch(merged, patch)
-	}
-	if text, err = json.Marshal(merged); err != nil {
-		return nil, err
-	}
-	into := &kubelet.KubeletConfiguration{}
-	return into, json.Unmarshal(text, into)
-}
-
-// mergePatch applies a merge patch (RFC 7386) to a target, which it may change.
-func mergePatch(target, patch any) any {
-	fields, is := patch.(map[string]any)
-	if !is {
-		return patch
-	}
-	merged, is := target.(map[string]any)
-	if !is {
-		merged = map[string]any{}
-	}
-	for name, value := range fields {
-		if value == nil {
-			delete(merged, name)
-		} else {
-			merged[name] = mergePatch(merged[name], value)
+		if merged, err = jsonpatch.MergePatch(merged, patch); err != nil {
+			return nil, err
 		}
 	}
-	return merged
+	into := &kubelet.KubeletConfiguration{}
+	return into, json.Unmarshal(merged, into)
 }
 
 func fromKubelet(k *kubelet.KubeletConfiguration) EvictdConfiguration {
 	var warnings []string
 	if images := k.ImageServiceEndpoint; images != "" && endpoint(images) != endpoint(k.ContainerRuntimeEndpoint) {
-		warnings = append(warnings, fmt.Sprintf("imageServiceEndpoint: %s is not asked: images and their disk are those of containerRuntimeEndpoint", images))
+		warnings = append(warnings, fmt.Sprintf("imageServiceEndpoint: evictd does not ask %s: it asks containerRuntimeEndpoint for images and their disk", images))
 	}
 	return EvictdConfiguration{
 		TypeMeta:                         k.TypeMeta,
@@ -192,14 +167,10 @@ func podsCgroup(k *kubelet.KubeletConfiguration) string {
 	if k.CgroupsPerQOS != nil && !*k.CgroupsPerQOS {
 		leaf = ""
 	}
-	cgroupfs := path.Join(path.Join(parts...), leaf)
-	slice, systemd := "", ""
-	for _, part := range strings.FieldsFunc(cgroupfs, func(r rune) bool { return r == '/' }) {
-		if slice != "" {
-			slice += "-"
-		}
-		slice += strings.ReplaceAll(part, "-", "_")
-		systemd = path.Join(systemd, slice+".slice")
+	cgroupfs, systemd := path.Join(path.Join(parts...), leaf), ""
+	names := strings.Split(strings.ReplaceAll(cgroupfs, "-", "_"), "/")
+	for i := range names {
+		systemd = path.Join(systemd, strings.Join(names[:i+1], "-")+".slice")
 	}
 	switch k.CgroupDriver {
 	case "systemd":

@@ -11,9 +11,8 @@ import (
 )
 
 // Load reads a configuration file: an EvictdConfiguration strictly, or a
-// KubeletConfiguration as the kubelet does, of which it uses the eviction,
-// reserved-resources and image collection fields, and what says where the kubelet keeps
-// things. The error joins every fault; the other fields are read, so that Compile can
+// KubeletConfiguration as the kubelet reads it. Of the latter it uses the fields of eviction,
+// reserved resources and image collection, and those that say where the kubelet keeps things. The error joins every fault; the other fields are read, so that Compile can
 // find their faults.
 func Load(data []byte) (EvictdConfiguration, error) {
 	documents := manifest.Split(data)

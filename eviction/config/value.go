@@ -23,8 +23,7 @@ const page = 4096
 func (c *compiler) value(path *field.Path, s eviction.Signal, text string) eviction.Value {
 	if !strings.HasSuffix(text, "%") {
 		v := c.quantity(path, text, true)
-		ofBytes := s != eviction.PIDAvailable && !strings.HasSuffix(s.String(), ".inodesFree")
-		if ofBytes && v.Amount > 0 && v.Amount < page {
+		if s.Requestable() && v.Amount > 0 && v.Amount < page {
 			c.warn(path, "%q is less than a page, %d bytes: the threshold acts when nothing is left; expected a suffix such as Mi", text, page)
 		}
 		return v

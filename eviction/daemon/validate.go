@@ -113,9 +113,9 @@ func Check(file *config.EvictdConfiguration) (config.Config, error) {
 
 // CheckHost reports what New would refuse on this host, and changes nothing. It does not ask whether
 // the user may end pods.
-func CheckHost(cfg Config, log *slog.Logger) error {
+func CheckHost(cfg Config) error {
 	cfg.checks = true
-	_, err := New(cfg, log)
+	_, err := New(cfg, slog.New(slog.DiscardHandler))
 	return err
 }
 

@@ -46,7 +46,7 @@ func TLSFlags(flags *pflag.FlagSet) *TLS {
 // maxConnections bounds the connections of a port with TLS.
 const maxConnections = 64
 
-// protects says whether a port has TLS. Without files only this host may reach it.
+// protects reports whether a port gets TLS, and refuses a port without TLS if other hosts can reach it.
 func (t *TLS) protects(flag, at string) (bool, error) {
 	var faults []error
 	for _, f := range []struct{ flag, file string }{{CertFlag, t.CertFile}, {KeyFlag, t.KeyFile}, {ClientCAFlag, t.ClientCAFile}} {
