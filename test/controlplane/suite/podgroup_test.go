@@ -40,7 +40,7 @@ type podGroupWorld struct {
 	low    []string // CPUs of the pods on the node
 	bound  bool     // the end is that all pods are bound
 	gated  bool     // no attempt happens
-	partly bool     // some pods are bound: kube-scheduler may change the condition to False, by an older version of the PodGroup
+	partly bool     // some pods are bound: which of the equal pods depends on when the events arrive, and kube-scheduler may change the condition to False, by an older version of the PodGroup
 }
 
 // withPodGroups is a kube-apiserver of its own that serves PodGroups.
@@ -101,7 +101,9 @@ func (a *api) runPodGroup(name, profile string, w podGroupWorld) (outcome []stri
 			outcome = append(outcome, end)
 		}
 		condition := a.podGroupCondition(world)
-		if !w.partly {
+		if w.partly {
+			slices.Sort(outcome)
+		} else {
 			outcome = append(outcome, condition)
 		}
 		return ended && (condition != "" || w.gated) && (strings.HasPrefix(condition, "True") || !w.bound)
