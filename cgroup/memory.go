@@ -211,7 +211,7 @@ func (g *Group) SetMemoryLimit(limit stats.Amount) error {
 
 // OOMKills reads how many processes of a group, and of the existing groups below it,
 // the OOM killer has killed (memory.events of v2; memory.oom_control of v1, where each
-// group counts its own). The error is ErrGone where the group does not exist.
+// group counts its own); unknown where v1 has more than maxGroups groups. The error is ErrGone where the group does not exist.
 func (s *System) OOMKills(group string) (kills stats.Amount, err error) {
 	dir, err := unix.Open(s.dir(memory, group), unix.O_RDONLY|unix.O_DIRECTORY|unix.O_CLOEXEC, 0)
 	if err != nil {
@@ -219,9 +219,10 @@ func (s *System) OOMKills(group string) (kills stats.Amount, err error) {
 	}
 	defer unix.Close(dir)
 	if s.version == V1 {
-		t := tally{keys: [5]string{"oom_kill"}}
-		err = t.walk(dir, "memory.oom_control\x00", 0)
-		kills = stats.Known(t.sums[0])
+		t := tally{most: maxGroups, keys: [5]string{"oom_kill"}}
+		if err = t.walk(dir, "memory.oom_control\x00"); !t.cut {
+			kills = stats.Known(t.sums[0])
+		}
 	} else {
 		var buf [readSize]byte
 		var b []byte

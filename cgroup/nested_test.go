@@ -1,7 +1,10 @@
 package cgroup
 
 import (
+	"fmt"
 	"os"
+	"slices"
+	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/internal/require"
@@ -16,9 +19,36 @@ func TestAWalkOfNestedGroupsIsBounded(t *testing.T) {
 	g := open(t, s, group)
 	for most, cut := range map[int]bool{0: false, 4: false, 3: true, 1: true} { // the group itself, and three below
 		w := tally{most: most}
-		if err := w.walk(g.dirs[memory], "cgroup.procs\x00", 0); err != nil || w.cut != cut {
+		if err := w.walk(g.dirs[memory], "cgroup.procs\x00"); err != nil || w.cut != cut {
 			t.Errorf("most %d: cut %v, %v", most, w.cut, err)
 		}
+	}
+}
+
+// TestAProcessIsFoundHoweverDeepAndBesideHoweverManyGroups nests groups as a container with a cgroup of its own may.
+func TestAProcessIsFoundHoweverDeepAndBesideHoweverManyGroups(t *testing.T) {
+	s, top := realGroup(t, bounded())
+	deep := top + strings.Repeat("/x", 70)
+	require.NoError(t, s.Create(deep, bounded()))
+	for i := range maxGroups {
+		require.NoError(t, s.Create(fmt.Sprint(top, "/x/x/", i), bounded()))
+	}
+	g := open(t, s, top)
+	m := join(t, s, deep)
+	pids, err := g.AppendProcesses(nil)
+	if want := []int{m.Process.Pid}; err != nil || !slices.Equal(pids, want) {
+		t.Errorf("processes %v, %v, expected %v", pids, err, want)
+	}
+	if populated, err := g.Populated(); err != nil || !populated {
+		t.Errorf("populated %v, %v", populated, err)
+	}
+	n, err := g.Processes() // of its tasks
+	if threads, err1 := g.Threads(); err != nil || err1 != nil || n != threads {
+		t.Errorf("%v processes, %v; %v threads, %v", n, err, threads, err1)
+	}
+	m.end()
+	if populated, err := g.Populated(); err != nil || populated {
+		t.Errorf("populated %v, %v after the end", populated, err)
 	}
 }
 

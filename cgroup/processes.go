@@ -2,7 +2,9 @@ package cgroup
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
+	"io"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
@@ -10,19 +12,22 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// maxDepth bounds the depth of nested groups; the kubelet and container runtimes nest
-// them three deep. maxGroups bounds the groups of a count: a container may nest as many as it
-// likes, and the loop waits for it.
+// maxGroups bounds the groups of a count: a container may nest as many as it likes, and the loop
+// waits for the count. maxListed bounds the processes of a list.
 const (
-	maxDepth  = 32
-	maxGroups = 4096
+	maxGroups = 256
+	maxListed = 1 << 16
 )
 
 // Processes counts the processes in the group and everything below it, as
-// entries of cgroup.procs: what the kubelet counts as a pod's pids. Of more than maxGroups groups the
-// count is of these.
+// entries of cgroup.procs: what the kubelet counts as a pod's pids. Where there are more than maxGroups
+// groups, their tasks are counted instead.
 func (g *Group) Processes() (stats.Amount, error) {
-	return g.count("cgroup.procs\x00")
+	n, cut, err := g.count("cgroup.procs\x00")
+	if !cut {
+		return n, err
+	}
+	return g.Threads()
 }
 
 // Threads counts the tasks in the group and everything below it, as the pids controller
@@ -34,7 +39,8 @@ func (g *Group) Threads() (stats.Amount, error) {
 	if n := amount(b); n.IsKnown() || err != nil {
 		return n, g.fault("read pids.current", err)
 	}
-	return g.count([...]string{V1: "tasks\x00", V2: "cgroup.threads\x00"}[g.version])
+	n, _, err := g.count([...]string{V1: "tasks\x00", V2: "cgroup.threads\x00"}[g.version])
+	return n, err
 }
 
 // MaxPIDs reads how many tasks the group and everything below it may have;
@@ -46,10 +52,11 @@ func (g *Group) MaxPIDs() (stats.Amount, error) {
 }
 
 // AppendProcesses appends the pids of the processes in the group and everything below
-// it. A pid may have been reused since; callers that send signals must check.
+// it, however deep, and of more than maxListed the first ones. A pid may have been reused since; callers that
+// send signals must check.
 func (g *Group) AppendProcesses(pids []int) ([]int, error) {
-	t := tally{keep: true, pids: pids}
-	err := t.walk(g.dirs[memory], "cgroup.procs\x00", 0)
+	t := tally{keep: true, pids: pids, enough: maxListed}
+	err := t.walk(g.dirs[memory], "cgroup.procs\x00")
 	return t.pids, g.fault("list processes", err)
 }
 
@@ -67,16 +74,18 @@ func (g *Group) Populated() (bool, error) {
 		b, err := readOnce(g.dirs[memory], "cgroup.events\x00", buf[:])
 		return flat(b, "populated") == stats.Known(1), g.fault("read cgroup.events", err)
 	}
-	n, err := g.Processes()
-	return n.Or(0) > 0, err
+	t := tally{enough: 1}
+	err := t.walk(g.dirs[memory], "cgroup.procs\x00")
+	return t.lines > 0, g.fault("look for processes", err)
 }
 
-func (g *Group) count(nameZ string) (stats.Amount, error) {
+// count counts the lines of a file of at most maxGroups groups; cut says that there are more.
+func (g *Group) count(nameZ string) (lines stats.Amount, cut bool, err error) {
 	t := tally{most: maxGroups}
-	if err := t.walk(g.dirs[memory], nameZ, 0); err != nil {
-		return stats.Amount{}, g.fault("count processes", err)
+	if err := t.walk(g.dirs[memory], nameZ); err != nil {
+		return stats.Amount{}, false, g.fault("count processes", err)
 	}
-	return stats.Known(t.lines), nil
+	return stats.Known(t.lines), t.cut, nil
 }
 
 // tally counts the lines of the files it is fed. With keep it collects their numbers
@@ -87,6 +96,7 @@ type tally struct {
 	// more.
 	most, visited int
 	cut           bool
+	enough        int // lines or kept numbers that end the walk; zero: none do
 	write         string
 	lines         int64
 	keys          [5]string // of flat keyed files: their values are added up; "" is none
@@ -121,66 +131,100 @@ func (t *tally) feed(chunk []byte) {
 	}
 }
 
-// walk feeds one file of the group and of each group below it. A group below it that
-// was removed is skipped.
-func (t *tally) walk(dir int, nameZ string, depth int) error {
-	if t.visited++; t.most > 0 && t.visited > t.most {
-		t.cut = true
-		return nil
-	}
-	if err := t.read(dir, nameZ); err != nil {
+// walk feeds one file of the group and of each group below it, however deep: it has two directories open at a time. A
+// group below that was removed is skipped.
+func (t *tally) walk(top int, nameZ string) error {
+	below, err := t.visit(top, nameZ)
+	if err != nil || !below {
 		return err
 	}
-	var st unix.Stat_t
-	if err := unix.Fstat(dir, &st); err != nil {
-		return err
-	}
-	if st.Nlink == 2 || depth == maxDepth { // kernfs counts a directory's children in its links
-		return nil
-	}
-	// A new open file description: several goroutines may list one dir.
-	list, err := openat(dir, ".\x00", unix.O_RDONLY|unix.O_DIRECTORY)
+	dir, err := openat(top, ".\x00", unix.O_RDONLY|unix.O_DIRECTORY) // a list of its own: several goroutines may read top
 	if err != nil {
 		return asGone(err)
 	}
-	defer unix.Close(list)
+	defer func() { unix.Close(dir) }()
 	var buf [2048]byte
-	for {
-		n, err := unix.Getdents(list, buf[:])
-		if n <= 0 || err != nil {
+	var next []int64 // where the lists of the directories above go on
+	for !t.done() {
+		n, err := unix.Getdents(dir, buf[:])
+		switch {
+		case err == unix.EINTR:
+		case n <= 0 && len(next) == 0:
 			return asGone(err)
-		}
-		if err := t.children(list, buf[:n], nameZ, depth); err != nil {
-			return err
-		}
-	}
-}
-
-// children walks the directories among raw directory entries (getdents64(2)):
-// inode and offset (8 bytes each), length (2), type (1), name and its NUL.
-func (t *tally) children(dir int, entries []byte, nameZ string, depth int) error {
-	const lengthAt, typeAt, nameAt = 16, 18, 19
-	for len(entries) > nameAt {
-		length := int(entries[lengthAt]) | int(entries[lengthAt+1])<<8
-		if length <= nameAt || length > len(entries) {
-			return nil
-		}
-		name := entries[nameAt:length]
-		isDir := entries[typeAt] == unix.DT_DIR
-		entries = entries[length:]
-		if !isDir || bytes.HasPrefix(name, []byte(".\x00")) || bytes.HasPrefix(name, []byte("..\x00")) {
-			continue
-		}
-		child, err := openat(dir, unsafe.String(unsafe.SliceData(name), len(name)), unix.O_RDONLY|unix.O_DIRECTORY)
-		if err == nil {
-			err = t.walk(child, nameZ, depth+1)
-			unix.Close(child)
-		}
-		if err = asGone(err); err != nil && !errors.Is(err, ErrGone) {
-			return err
+		case n <= 0:
+			above, err := openat(dir, "..\x00", unix.O_RDONLY|unix.O_DIRECTORY)
+			if err != nil {
+				return asGone(err)
+			}
+			unix.Close(dir)
+			dir = above
+			if _, err := unix.Seek(dir, next[len(next)-1], io.SeekStart); err != nil {
+				return err
+			}
+			next = next[:len(next)-1]
+		default:
+			child, after, err := t.children(dir, buf[:n], nameZ)
+			if err != nil {
+				return err
+			}
+			if child >= 0 {
+				unix.Close(dir)
+				dir, next = child, append(next, after)
+			}
 		}
 	}
 	return nil
+}
+
+// visit feeds the file of a group, and says whether there are groups below it.
+func (t *tally) visit(dir int, nameZ string) (below bool, err error) {
+	if t.visited++; t.most > 0 && t.visited > t.most {
+		t.cut = true
+		return false, nil
+	}
+	if err := t.read(dir, nameZ); err != nil {
+		return false, err
+	}
+	var st unix.Stat_t
+	if err := unix.Fstat(dir, &st); err != nil {
+		return false, err
+	}
+	return st.Nlink != 2, nil // kernfs counts a directory's children in its links
+}
+
+func (t *tally) done() bool {
+	return t.cut || t.enough > 0 && (t.lines >= int64(t.enough) || len(t.pids) >= t.enough)
+}
+
+// children visits the directories among raw directory entries (getdents64(2)): inode and offset of the next (8 bytes
+// each), length (2), type (1), name and its NUL. It stops at one that has directories itself, and returns
+// that and the offset after it; else child is -1.
+func (t *tally) children(dir int, entries []byte, nameZ string) (child int, after int64, err error) {
+	const offsetAt, lengthAt, typeAt, nameAt = 8, 16, 18, 19
+	for len(entries) > nameAt && !t.done() {
+		length := int(binary.NativeEndian.Uint16(entries[lengthAt:]))
+		if length <= nameAt || length > len(entries) {
+			break
+		}
+		entry := entries[:length]
+		entries = entries[length:]
+		name := entry[nameAt:]
+		if entry[typeAt] != unix.DT_DIR || bytes.HasPrefix(name, []byte(".\x00")) || bytes.HasPrefix(name, []byte("..\x00")) {
+			continue
+		}
+		child, err := openat(dir, unsafe.String(unsafe.SliceData(name), len(name)), unix.O_RDONLY|unix.O_DIRECTORY)
+		below := false
+		if err == nil {
+			if below, err = t.visit(child, nameZ); err == nil && below {
+				return child, int64(binary.NativeEndian.Uint64(entry[offsetAt:])), nil
+			}
+			unix.Close(child)
+		}
+		if err = asGone(err); err != nil && !errors.Is(err, ErrGone) {
+			return -1, 0, err
+		}
+	}
+	return -1, 0, nil
 }
 
 // read feeds one file of a directory from its beginning to its end.

@@ -76,7 +76,7 @@ func (g *Group) cache(m *stats.Memory, stat *memoryStat, stale bool) (inactive, 
 	kernel, err := readOnce(g.dirs[memory], "memory.kmem.usage_in_bytes\x00", buf[:])
 	t := tally{most: maxGroups, keys: [...]string{"cache", "rss", "shmem", "inactive_file", "active_file"}}
 	if err == nil {
-		err = t.walk(g.dirs[memory], "memory.stat\x00", 0)
+		err = t.walk(g.dirs[memory], "memory.stat\x00")
 	}
 	if err != nil {
 		return 0, 0, g.fault("read memory.stat below", err)

@@ -16,7 +16,7 @@ func (g *Group) Kill() error {
 func (g *Group) Thaw() error {
 	if g.version == V1 && g.dirs[freezer] >= 0 {
 		t := tally{write: "THAWED"}
-		return g.fault("write freezer.state", t.walk(g.dirs[freezer], "freezer.state\x00", 0))
+		return g.fault("write freezer.state", t.walk(g.dirs[freezer], "freezer.state\x00"))
 	}
 	return g.fault("write cgroup.freeze", write(g.dirs[unified], "cgroup.freeze\x00", "0", errors.ErrUnsupported))
 }
