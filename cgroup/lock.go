@@ -3,28 +3,41 @@ package cgroup
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"strings"
 
 	"golang.org/x/sys/unix"
 )
 
-// Lock takes the exclusive flock(2) of a group's directory. It holds until the file is
-// closed or the process has ended, however it ends. Where another process holds it, the
+// lockedFiles are files of a group that only a user who may write to it can open. The directory can be opened, and
+// so locked, by every user of the node.
+var lockedFiles = [...][]string{V1: {"memory.force_empty"}, V2: {"memory.reclaim", "cgroup.kill"}}
+
+// Lock takes the exclusive flock(2) of a group: of the first of lockedFiles that the kernel has and lets this process open, else of
+// the directory. It holds until the file is closed or the process has ended, however it ends. Where another process holds it, the
 // error names that.
 func (s *System) Lock(group string) (*os.File, error) {
-	dir, err := os.OpenFile(s.dir(memory, group), os.O_RDONLY|unix.O_DIRECTORY, 0)
+	dir := s.dir(memory, group)
+	file, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)
 	if err != nil {
 		return nil, fmt.Errorf("lock cgroup %s: %w", group, err)
 	}
-	err = unix.Flock(int(dir.Fd()), unix.LOCK_EX|unix.LOCK_NB)
+	for _, name := range lockedFiles[s.version] {
+		if own, err := os.OpenFile(filepath.Join(dir, name), os.O_WRONLY, 0); err == nil {
+			file.Close()
+			file = own
+			break
+		}
+	}
+	err = unix.Flock(int(file.Fd()), unix.LOCK_EX|unix.LOCK_NB)
 	if err == unix.EWOULDBLOCK {
-		err = fmt.Errorf("process %d holds the lock", lockHolder(dir))
+		err = fmt.Errorf("process %d holds the lock", lockHolder(file))
 	}
 	if err != nil {
-		dir.Close()
+		file.Close()
 		return nil, fmt.Errorf("lock cgroup %s: %w", group, err)
 	}
-	return dir, nil
+	return file, nil
 }
 
 // lockHolder is the process that holds the flock of a file, by /proc/locks; 0 where it is in

@@ -66,6 +66,25 @@ func TestWhatTheKernelRepeatsOfAPodReachesNoTerminal(t *testing.T) {
 	}
 }
 
+// TestPodThatNestsItsGroupsDies has the process of a pod where only a walk to the bottom finds it, as a container with a
+// cgroup hierarchy of its own can.
+func TestPodThatNestsItsGroupsDies(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	m := n.Manifest("leaker", sandbox.Spec{})
+	leaker := n.StartIn(m, n.PodGroup(m)+strings.Repeat("/nested", 40), nil)
+	n.Write(m)
+	calm := n.Start("calm", sandbox.Spec{})
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
+	d.AwaitPods(memorySignal, leaker, calm)
+	press(leaker, 32)
+	if e := d.AwaitGone(leaker); e.Freed == "" || e.Freed == "0" {
+		t.Errorf("unexpected eviction %+v", e)
+	}
+	d.MustHaveEvicted(leaker)
+	harness.MustRun(t, calm)
+}
+
 // The kernel lets a group of v1 be renamed.
 func TestPodWhoseCgroupIsMovedAsideDiesAllTheSame(t *testing.T) {
 	t.Parallel()

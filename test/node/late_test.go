@@ -2,9 +2,13 @@ package node_test
 
 import (
 	"fmt"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"testing"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
@@ -87,11 +91,15 @@ func TestALimitOfThePodsCgroupThatIsNotOursStays(t *testing.T) {
 }
 
 // TestASecondEvictdOfANodeRefusesToStart has another status address, state and manifests for
-// the second.
+// the second. Before the first, a process has locked all that every user may open.
 //
 // rule: M.61
 func TestASecondEvictdOfANodeRefusesToStart(t *testing.T) {
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	root, err := os.Open(filepath.Join(n.Cgroups.Mount("memory"), n.Group))
+	require.NoError(t, err)
+	defer root.Close()
+	require.NoError(t, unix.Flock(int(root.Fd()), unix.LOCK_EX))
 	first := n.Evictd(sandbox.EvictionHard("memory.available<32Mi"))
 	dir := harness.Dir(t)
 	second := func(more ...string) []string {
