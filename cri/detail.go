@@ -16,8 +16,8 @@ import (
 )
 
 // Annotations that are passed on: the kubelet marks pods that are not from the API
-// server by them.
-var podAnnotations = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash", "kubernetes.io/config.mirror"}
+// server by them. It runs no mirror of one.
+var podAnnotations = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
 
 // graceAnnotation is the kubelet's, on every container: the pod's
 // terminationGracePeriodSeconds.

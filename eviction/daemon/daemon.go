@@ -182,6 +182,9 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		return nil, err
 	}
 	d.tracker.node = d.node.name
+	if d.node.alone() {
+		d.tracker.plain = new(pods.Plain)
+	}
 	d.tracker.estimates.Capacity = d.node.first.Memory.Limit.Or(0)
 	if cfg.checks {
 		_, err = newCluster(file, &compiled, d, log)

@@ -47,6 +47,8 @@ type podTracker struct {
 	// arrives says of a pod that is seen first whether it has been bound since evictd has the pods
 	// of the node, and no kubelet admits it.
 	arrives func(types.UID) bool
+	// plain has mirrors of static pods for other pods, where no kubelet makes mirrors; nil where one does.
+	plain *pods.Plain
 	// estimates makes pods that only the container runtime has.
 	estimates pods.Estimator
 
@@ -84,6 +86,9 @@ type trackedPod struct {
 // update makes the loop's pods from manifests, API server, container runtime and runc. What
 // is open for pods that have not changed stays open. changed says whether any pod has.
 func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory.Snapshot, bare []inventory.RuncContainer) (handled []control.Pod, changed bool) {
+	if t.plain != nil {
+		fromCluster = t.plain.Pods(fromFiles, fromCluster, t.node)
+	}
 	manifests, joined := t.estimates.Match(pods.Merge(fromFiles, fromCluster, t.node), runtime, t.node)
 	above := t.podsPath()
 	layout := t.layout(fromFiles, joined)

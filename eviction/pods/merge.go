@@ -5,6 +5,8 @@ import (
 	"strings"
 
 	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Merge makes one set of the pods of a node, in the order of namespace and name,
@@ -23,8 +25,8 @@ func Merge(manifests, cluster []*v1.Pod, node string) []*v1.Pod {
 		if m == nil {
 			m = byName[fullName(pod)]
 		}
-		if _, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]; m == nil && mirror {
-			m = byName[pod.Namespace+"/"+strings.TrimSuffix(pod.Name, "-"+node)]
+		if m == nil && podspec.IsMirror(pod) {
+			m = byName[nameOfStatic(pod, node)]
 		}
 		if m != nil && saysWhere(m) {
 			continue
@@ -39,6 +41,34 @@ func Merge(manifests, cluster []*v1.Pod, node string) []*v1.Pod {
 	}
 	slices.SortFunc(merged, compareNames)
 	return merged
+}
+
+// nameOfStatic is the namespace/name of the static pod that a pod is the mirror of.
+func nameOfStatic(mirror *v1.Pod, node string) string {
+	return mirror.Namespace + "/" + strings.TrimSuffix(mirror.Name, "-"+node)
+}
+
+// Plain has the mirrors of static pods that no kubelet has made for pods like others: a pod says itself that it is one, and would
+// be exempt from eviction.
+type Plain struct{ made map[*v1.Pod]*v1.Pod }
+
+// Pods replaces each mirror that is of no manifest. What it returns for a pod is the same as long as it is given that pod.
+func (p *Plain) Pods(manifests, cluster []*v1.Pod, node string) []*v1.Pod {
+	made, all := map[*v1.Pod]*v1.Pod{}, slices.Clone(cluster)
+	for i, pod := range all {
+		static := func(m *v1.Pod) bool { return fullName(m) == nameOfStatic(pod, node) }
+		if !podspec.IsMirror(pod) || slices.ContainsFunc(manifests, static) {
+			continue
+		}
+		plain := p.made[pod]
+		if plain == nil {
+			plain = pod.DeepCopy()
+			podspec.Unclaim(plain)
+		}
+		all[i], made[pod] = plain, plain
+	}
+	p.made = made
+	return all
 }
 
 func saysWhere(pod *v1.Pod) bool {

@@ -1,6 +1,7 @@
 package pods_test
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -8,6 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/eviction/pods"
 )
 
@@ -45,5 +47,31 @@ func TestPodOfManifestAndAPIServerCountsOnce(t *testing.T) {
 				t.Errorf("got %v, want %s", got, c.want)
 			}
 		})
+	}
+}
+
+// TestAPodIsNoMirrorBecauseItSaysSo is of a node without a kubelet: a mirror is of a manifest there.
+//
+// rule: M.197
+func TestAPodIsNoMirrorBecauseItSaysSo(t *testing.T) {
+	mirror := func(name string) *v1.Pod {
+		return &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: name, Annotations: map[string]string{
+			v1.MirrorPodAnnotationKey: "x", "kubernetes.io/config.source": "file", "kubernetes.io/config.hash": "x", pods.SessionAnnotation: "1",
+		}}}
+	}
+	static := &v1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "etcd"}}
+	given := []*v1.Pod{mirror("etcd-n1"), mirror("hog"), mirror("etcd-n2")}
+	var plain pods.Plain
+	first := plain.Pods([]*v1.Pod{static}, given, "n1")
+	for i, want := range []eviction.Protection{eviction.MirrorPod, "", ""} {
+		if p := eviction.Digest(first[i]); p.Protection != want || len(first[i].Annotations) == 1 != (want == "") {
+			t.Errorf("%s: %q, expected %q", first[i].Name, p.Protection, want)
+		}
+	}
+	if again := plain.Pods([]*v1.Pod{static}, given, "n1"); !slices.Equal(again, first) {
+		t.Error("the pods are others the second time")
+	}
+	if given[1].Annotations[v1.MirrorPodAnnotationKey] == "" {
+		t.Error("a pod of the API server was changed")
 	}
 }

@@ -19,6 +19,13 @@ const (
 	configHash   = "kubernetes.io/config.hash"
 )
 
+// Unclaim removes what has a pod for a static one or its mirror: only a kubelet may say so.
+func Unclaim(pod *v1.Pod) {
+	for _, name := range []string{v1.MirrorPodAnnotationKey, configSource, configHash} {
+		delete(pod.Annotations, name)
+	}
+}
+
 // IsMirror says whether the pod is the API server's copy of a static pod.
 func IsMirror(pod *v1.Pod) bool {
 	_, mirror := pod.Annotations[v1.MirrorPodAnnotationKey]

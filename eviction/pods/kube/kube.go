@@ -190,10 +190,6 @@ func alike(a, b *v1.Pod) bool {
 		equality.Semantic.DeepEqual(a.Status.Conditions, b.Status.Conditions) && equality.Semantic.DeepEqual(a.Status.ContainerStatuses, b.Status.ContainerStatuses)
 }
 
-// ofKubelet are the annotations by which a kubelet marks static pods. It does not
-// go by those that a pod of the API server has.
-var ofKubelet = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
-
 // reduce keeps what evictd needs to know, and leaves out what is not so.
 func reduce(pod *v1.Pod) *v1.Pod {
 	allocate(pod)
@@ -204,9 +200,7 @@ func reduce(pod *v1.Pod) *v1.Pod {
 		pod.Status.Conditions, pod.Status.ContainerStatuses = status.Conditions, status.ContainerStatuses
 	}
 	if !podspec.IsMirror(pod) { // a kubelet runs none that it has not made
-		for _, annotation := range ofKubelet {
-			delete(pod.Annotations, annotation)
-		}
+		podspec.Unclaim(pod)
 	}
 	return pod
 }
