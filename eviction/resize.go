@@ -7,7 +7,6 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/internal/podspec"
@@ -33,7 +32,7 @@ func ParseResize(text string) (bound int64, err error) {
 		return 0, nil
 	}
 	quantity, is := strings.CutPrefix(text, "memory<=")
-	q, err := resource.ParseQuantity(quantity)
+	q, err := podspec.ParseQuantity(quantity)
 	if !is || err != nil || q.Sign() <= 0 {
 		return 0, fmt.Errorf("annotation %s: %q: expected memory<= and a positive quantity, such as memory<=1Gi", ResizeAnnotation, text)
 	}

@@ -1,0 +1,26 @@
+package podspec
+
+import (
+	"fmt"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/resource"
+)
+
+// Bounds of a quantity that a pod brings along: resource.ParseQuantity takes seconds and gigabytes for 1e-99999999.
+const (
+	maxQuantity       = 40 // characters
+	maxExponentDigits = 2
+)
+
+// ParseQuantity is resource.ParseQuantity for a text that anybody may have written.
+func ParseQuantity(text string) (resource.Quantity, error) {
+	exponent := ""
+	if at := strings.LastIndexAny(text, "eE"); at >= 0 {
+		exponent = strings.TrimLeft(text[at+1:], "+-")
+	}
+	if len(text) > maxQuantity || len(exponent) > maxExponentDigits {
+		return resource.Quantity{}, fmt.Errorf("a quantity has at most %d characters and %d digits of an exponent", maxQuantity, maxExponentDigits)
+	}
+	return resource.ParseQuantity(text)
+}
