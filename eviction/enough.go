@@ -2,9 +2,8 @@ package eviction
 
 import "time"
 
-// missing is what the signal lacks of the threshold and its minimum reclaim. Of
-// memory, what its victims that were sent SIGKILL still hold is expected to be free
-// soon, unless they are overdue.
+// missing is what the signal lacks of the threshold and its minimum reclaim. What pods still hold that are
+// ending, whatever for, is expected to be free soon; of a disk it is not.
 func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, known bool) {
 	o := in.Signals[t.Signal]
 	available, measured := o.Available.Get()
@@ -17,12 +16,12 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	}
 	more, _ := t.MinReclaim.Of(o)
 	missing := required - (available - more) // required + more could overflow
-	if t.Signal.Condition() != MemoryPressure || missing <= 0 {
+	if t.Signal.Condition() == DiskPressure || missing <= 0 {
 		return max(1, missing), true
 	}
 	for i := range in.Candidates {
 		c := &in.Candidates[i]
-		if c.measured(t.Signal) && st.dying(c.Pod, t.Signal, cfg.Layout, in.Now) {
+		if c.measured(t.Signal) && st.ending(c.Pod, in.Now) {
 			missing -= st.frees(c, t.Signal, cfg.Layout)
 		}
 	}
@@ -38,15 +37,15 @@ func (st *State) frees(c *Candidate, s Signal, l Layout) int64 {
 	return c.frees(s, l)
 }
 
-// dying says whether the pod has been sent SIGKILL for the same shortage, and
-// is neither stuck nor overdue.
-func (st *State) dying(p *Pod, s Signal, l Layout, now time.Time) bool {
-	for i := range st.InFlight {
-		if f := &st.InFlight[i]; f.UID == p.UID {
-			return l.shortage(f.Signal) == l.shortage(s) && now.Sub(f.Since) >= f.Grace && !f.Stuck && !f.Overdue(now)
-		}
+// ending says whether the pod has been sent SIGKILL or is about to be, as a pod is that was not admitted or is over a limit of
+// its own, and is neither stuck nor overdue.
+func (st *State) ending(p *Pod, now time.Time) bool {
+	at := st.indexInFlight(p.UID)
+	if at < 0 {
+		return false
 	}
-	return false
+	f := &st.InFlight[at]
+	return (now.Sub(f.Since) >= f.Grace || int(f.Signal) >= NumSignals) && !f.Stuck && !f.Overdue(now)
 }
 
 // atMost is the most that the pod's end may free. Threads use process ids, too.
