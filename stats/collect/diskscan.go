@@ -1,9 +1,11 @@
 package collect
 
 import (
+	"cmp"
 	"context"
 	"log/slog"
 	"os"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -127,7 +129,8 @@ func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration,
 		r.overlays = s.overlays()
 	}
 	s.dropReturned()
-	pods, complete := *s.pods.Load(), true
+	// A pod that takes long is scanned after the others: they do not wait for it.
+	pods, complete := slices.SortedStableFunc(slices.Values(*s.pods.Load()), func(a, b *PodDisk) int { return cmp.Compare(a.took, b.took) }), true
 	for _, pod := range s.answering(pods) {
 		for t := range pod.trees {
 			r.room -= t.remembered
@@ -191,7 +194,10 @@ func (r *podScan) measure(t *tree) stats.Volume {
 	r.at(t.place)
 	t.steps = &r.steps
 	room := r.room
-	entries, err := t.measure(time.Now(), r.full, &r.room, r.wait)
+	entries, err := t.measure(time.Now(), r.full, &r.room, func() bool {
+		r.show()
+		return r.wait()
+	})
 	t.remembered += room - r.room
 	if r.entries += entries % walkPerStep; r.entries >= walkPerStep {
 		r.entries = 0
@@ -210,6 +216,14 @@ func (t *tree) volume() stats.Volume {
 		return stats.Volume{}
 	}
 	return stats.Volume{Time: t.lastFull, Used: stats.Known(t.bytes), Inodes: stats.Known(t.inodes)}
+}
+
+// atLeast is what the present measurement has counted, where that is more than was found before.
+func (t *tree) atLeast(found stats.Volume) stats.Volume {
+	if t.counted.Used.Or(0) > found.Used.Or(0) || t.counted.Inodes.Or(0) > found.Inodes.Or(0) {
+		return t.counted
+	}
+	return found
 }
 
 // trees are all trees of a pod.

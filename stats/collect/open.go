@@ -14,8 +14,12 @@ import (
 	"github.com/evictd/evictd/stats"
 )
 
-// maxDescriptors bounds the checked descriptors of a pod; further ones are not counted.
-const maxDescriptors = 20_000
+// Bounds of what is read of a pod's processes in a scan. What is beyond them does not count.
+const (
+	maxDescriptors = 200_000 // which take half a second
+	maxDeleted     = 16_384  // files
+	maxMountTables = 1 << 20 // bytes of mountinfo: the kernel takes a second to write 15 MB
+)
 
 // overlays maps the device of every overlay filesystem mounted on this host to the
 // directory of its writable layer. Mounts inside a pod, which may name any directory,
@@ -46,7 +50,15 @@ func rootDevice(pid int) uint64 {
 type openFiles struct {
 	layers  map[uint64]PodPath // writable layers by device
 	volumes []PodPath          // of the pod
-	left    int                // descriptors that may still be looked at
+	// mounts are the ids of mounts of the pod's volumes, by the inode of the mount namespace.
+	mounts map[uint64]map[string]bool
+	// What may still be read.
+	descriptors int
+	tables      int64 // bytes
+}
+
+func newOpenFiles(layers map[uint64]PodPath, volumes []PodPath) *openFiles {
+	return &openFiles{layers: layers, volumes: volumes, mounts: map[uint64]map[string]bool{}, descriptors: maxDescriptors, tables: maxMountTables}
 }
 
 // unlinked sums the files by device, each once. A file that is neither on a writable layer nor
@@ -66,7 +78,7 @@ func (o *openFiles) unlinked(pids []int) map[uint64]stats.Volume {
 		}
 		w.read(fds, buf, func(nameZ []byte) {
 			var st unix.Statx_t
-			if o.left--; o.left < 0 || statAt(fds, &nameZ[0], 0, &st) != 0 || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
+			if o.descriptors--; o.descriptors < 0 || len(seen) == maxDeleted || statAt(fds, &nameZ[0], 0, &st) != 0 || st.Nlink > 0 || st.Mode&unix.S_IFMT != unix.S_IFREG {
 				return
 			}
 			of := file{device(&st), st.Ino}
@@ -100,13 +112,34 @@ func (o *openFiles) counts(process, fd string) bool {
 			mount = strings.TrimSpace(value)
 		}
 	}
-	table, err := os.Open(process + "/mountinfo")
-	if err != nil {
-		return false
+	return mount != "" && o.volumeMounts(process)[mount]
+}
+
+// volumeMounts are the ids of the mounts that a process sees of the pod's volumes.
+func (o *openFiles) volumeMounts(process string) map[string]bool {
+	var namespace unix.Statx_t
+	if statAt(unix.AT_FDCWD, nameZ(process+"/ns/mnt"), 0, &namespace) != 0 {
+		return nil // it has ended
 	}
-	defer table.Close()
-	mounts, _ := procfs.ReadMounts(table) // none once the process has ended
-	return slices.ContainsFunc(mounts, func(m procfs.Mount) bool { return m.ID == mount && o.isVolume(m.Root) })
+	if ids, read := o.mounts[namespace.Ino]; read {
+		return ids
+	}
+	file, err := os.Open(process + "/mountinfo")
+	if err != nil {
+		return nil
+	}
+	defer file.Close()
+	table := &io.LimitedReader{R: file, N: o.tables}
+	all, _ := procfs.ReadMounts(table) // none once the process has ended
+	o.tables = table.N
+	ids := map[string]bool{}
+	for i := range all {
+		if o.isVolume(all[i].Root) {
+			ids[all[i].ID] = true
+		}
+	}
+	o.mounts[namespace.Ino] = ids
+	return ids
 }
 
 // isVolume says whether a directory, a path in its filesystem, is in a volume of the pod.

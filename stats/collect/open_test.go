@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -175,4 +176,20 @@ func inRoot(t *testing.T, root string, do func() error) (tid int) {
 	t.Cleanup(func() { close(ended); wait.Wait() })
 	require.NoError(t, <-done)
 	return tid
+}
+
+// TestMountTablesOfAPodAreReadOnceAndInPart: a process may have as many mounts as it likes in namespaces of its own.
+func TestMountTablesOfAPodAreReadOnceAndInPart(t *testing.T) {
+	own := "/proc/" + strconv.Itoa(os.Getpid())
+	files := newOpenFiles(nil, []PodPath{{"/", "a"}})
+	files.volumeMounts(own)
+	left := files.tables
+	if files.volumeMounts(own); left >= maxMountTables || files.tables != left {
+		t.Errorf("%d bytes left of %d, then %d", left, maxMountTables, files.tables)
+	}
+	files = newOpenFiles(nil, nil)
+	files.tables = 10
+	if files.volumeMounts(own); files.tables != 0 {
+		t.Errorf("%d bytes left of 10", files.tables)
+	}
 }

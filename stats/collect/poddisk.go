@@ -73,6 +73,7 @@ type PodDisk struct {
 	layerless             bool           // the writable layer of a running container is not found
 	open                  []stats.Volume // deleted open files, by container
 	unlinked              stats.Volume
+	took                  time.Duration // the last scan
 }
 
 // podUsage is the result of one scan.
@@ -155,10 +156,21 @@ func (d *PodDisk) logDir(i int) PodPath {
 // unscanned says whether the pod, or a path of it, was never scanned.
 func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.pathsChanged.Load() }
 
-// scan measures the pod, and says whether it was completed.
+// scan measures the pod, and says whether it was completed. Meanwhile what has been counted is a lower bound.
 func (d *PodDisk) scan(r *podScan) bool {
 	d.pathsChanged.Store(false)
-	found := &podUsage{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers))}
+	found := &podUsage{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers)), partial: true}
+	if before := d.found.Load(); before != nil {
+		copy(found.volumes, before.volumes)
+		copy(found.logs, before.logs)
+		copy(found.layers, before.layers)
+		found.open, found.files, found.unlinked, found.own = before.open, before.files, before.unlinked, before.own
+	}
+	r.show = func() {
+		now := *found
+		now.volumes, now.logs, now.layers, now.own = atLeast(d.volumes, now.volumes), atLeast(d.logs, now.logs), atLeast(d.layers, now.layers), d.own.atLeast(now.own)
+		d.found.Store(&now)
+	}
 	var projects []uint32
 	for i := range d.volumes {
 		if d.volumes[i].place == (PodPath{}) {
@@ -210,6 +222,14 @@ func (d *PodDisk) scan(r *podScan) bool {
 	return true
 }
 
+// atLeast is the usage of trees with what the measurements that are not complete yet have counted.
+func atLeast(trees []tree, found []stats.Volume) (all []stats.Volume) {
+	for i := range trees {
+		all = append(all, trees[i].atLeast(found[i]))
+	}
+	return all
+}
+
 // scanProcesses finds the writable layer that is the root of each container's
 // processes, and the deleted files that they have open. A project quota already counts
 // the deleted files of its volume.
@@ -225,7 +245,7 @@ func (d *PodDisk) scanProcesses(r *podScan, quota bool) {
 	}
 	now := time.Now()
 	r.at(PodPath{Root: "/proc"})
-	files := openFiles{layers: r.overlays, volumes: d.files.Volumes, left: maxDescriptors}
+	files := newOpenFiles(r.overlays, d.files.Volumes)
 	open := files.unlinked(pids)
 	var st unix.Statx_t
 	d.unlinked, d.layerless = stats.Volume{}, false

@@ -16,6 +16,7 @@ type podScan struct {
 	diskScan
 	place    atomic.Pointer[PodPath] // what is being measured
 	steps    atomic.Int64            // rises as long as the kernel answers
+	show     func()                  // shows what has been counted so far
 	complete bool
 	ended    chan struct{}
 }
@@ -37,7 +38,7 @@ func (s *DiskScanner) scanPod(r *diskScan, pod *PodDisk) bool {
 		pod.found.Store(&podUsage{partial: true})
 		return true
 	}
-	p := &podScan{diskScan: *r, ended: make(chan struct{})}
+	begun, p := time.Now(), &podScan{diskScan: *r, ended: make(chan struct{})}
 	go func() { // Run waits for it, unless it is blocked
 		defer close(p.ended)
 		p.complete = pod.scan(p)
@@ -47,7 +48,7 @@ func (s *DiskScanner) scanPod(r *diskScan, pod *PodDisk) bool {
 	for seen := int64(-1); ; {
 		select {
 		case <-p.ended:
-			*r = p.diskScan
+			*r, pod.took = p.diskScan, time.Since(begun)
 			return p.complete
 		case <-r.ctx.Done():
 			s.abandon(p)

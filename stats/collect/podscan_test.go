@@ -1,6 +1,7 @@
 package collect
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -118,5 +119,38 @@ func TestAMountThatDoesNotAnswerBelowAVolumeIsPassedBy(t *testing.T) {
 	<-s.Done()
 	if got := pod.inodes(); got != stats.Known(2) {
 		t.Errorf("%v inodes, want those of the volume and of its file", got)
+	}
+}
+
+// TestAPodHoldsAtLeastWhatAScanHasCounted ends a scan after its first step, as it is when a decision waits no longer.
+func TestAPodHoldsAtLeastWhatAScanHasCounted(t *testing.T) {
+	dir := inMemory(t)
+	const files = 2 * walkPerStep
+	require.NoError(t, os.Mkdir(dir+"/volume", 0o755))
+	for i := range files {
+		put(t, fmt.Sprint(dir, "/volume/", i), "")
+	}
+	d := diskOf(dir)
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if d.scan(&podScan{diskScan: diskScan{scanner: NewDiskScanner(slog.New(slog.DiscardHandler)), ctx: ctx, full: true, room: maxRemembered}}) {
+		t.Error("the scan was completed")
+	}
+	if n := d.inodes().Or(0); n < walkPerStep/2 || n > files {
+		t.Errorf("%d inodes, expected those of a step", n)
+	}
+}
+
+// TestPodsThatAreScannedSoonDoNotWaitForOthers has the pod that takes long before the others in the list.
+func TestPodsThatAreScannedSoonDoNotWaitForOthers(t *testing.T) {
+	dir := inMemory(t)
+	s := NewDiskScanner(slog.New(slog.DiscardHandler))
+	slow, quick := diskOf(dir+"/slow"), diskOf(dir+"/quick")
+	slow.took = time.Minute
+	s.SetPods([]*PodDisk{slow, quick})
+	s.scan(t.Context(), true, 0, everyPod)
+	first, last := quick.found.Load().files.Time, slow.found.Load().files.Time
+	if !first.Before(last) {
+		t.Errorf("the quick pod was scanned at %v, the slow one at %v", first, last)
 	}
 }

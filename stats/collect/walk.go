@@ -14,6 +14,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/evictd/evictd/stats"
 )
 
 const (
@@ -88,6 +90,7 @@ type tree struct {
 	entries       int       // of the last full measurement
 	root          *directory
 	remembered    int           // directories and files
+	counted       stats.Volume  // by the measurement that is not complete yet; unknown without one
 	failed        bool          // the fault of the last measurement was logged
 	steps         *atomic.Int64 // entries measured so far, for others to see; may be nil
 }
@@ -125,6 +128,8 @@ type directory struct {
 	inodes       int64
 	checked      [][]byte // names of the checked files, with NUL
 	below        []subdirectory
+	taken        int  // of the room: one for itself and for each entry that it remembers
+	cut          bool // there was no room for all
 }
 
 type subdirectory struct {
@@ -173,6 +178,7 @@ func (t *tree) measure(now time.Time, whole bool, room *int, pace func() bool) (
 	}
 	t.device = device(&st)
 	root := w.directory(fd, &st, before, 0)
+	t.counted = stats.Volume{}
 	if w.ended {
 		return w.entries, nil
 	}
@@ -202,8 +208,17 @@ func (d *directory) releaseRoomBelow(room *int) {
 	}
 }
 
+// take takes the room for one entry of the directory or for itself, and says whether there was any.
+func (d *directory) take(room *int) bool {
+	if d.cut = d.cut || *room <= 0; !d.cut {
+		*room--
+		d.taken++
+	}
+	return !d.cut
+}
+
 // releaseRoom releases the room of a directory alone.
-func (d *directory) releaseRoom(room *int) { *room += 1 + len(d.checked) + len(d.below) }
+func (d *directory) releaseRoom(room *int) { *room += d.taken }
 
 // directory counts a directory and everything below it, and closes it. It returns what
 // is remembered: nil without room.
@@ -226,7 +241,7 @@ func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int)
 	}
 	w.bytes += d.bytes
 	w.inodes += d.inodes
-	*w.room--
+	d.take(w.room)
 	for len(w.buffers) <= depth {
 		size := 8 << 10
 		if len(w.buffers) >= 32 { // rare
@@ -239,7 +254,7 @@ func (w *walk) directory(fd int, st *unix.Statx_t, before *directory, depth int)
 		gone.releaseRoomBelow(w.room)
 	}
 	settled := w.now.Sub(time.Unix(st.Mtime.Sec, int64(st.Mtime.Nsec))) > settling
-	if !complete || !settled || *w.room < 0 {
+	if !complete || !settled || d.cut {
 		d.releaseRoomBelow(w.room)
 		return nil
 	}
@@ -283,14 +298,18 @@ func (w *walk) entry(fd int, nameZ []byte, d *directory, known map[string]*direc
 		name := unix.ByteSliceToString(nameZ)
 		before := known[name]
 		delete(known, name)
-		*w.room--
-		d.below = append(d.below, subdirectory{name, w.descend(fd, name, &st, before, depth)})
+		if sub := w.descend(fd, name, &st, before, depth); d.take(w.room) {
+			d.below = append(d.below, subdirectory{name, sub})
+		} else {
+			sub.releaseRoomBelow(w.room)
+		}
 		return
 	}
 	written := time.Unix(st.Ctime.Sec, int64(st.Ctime.Nsec)) // the mtime is the pod's to set
 	if st.Nlink > 1 || st.Blocks >= largeBlocks || w.now.Sub(written) < recently {
-		d.checked = append(d.checked, bytes.Clone(nameZ[:bytes.IndexByte(nameZ, 0)+1]))
-		*w.room--
+		if d.take(w.room) {
+			d.checked = append(d.checked, bytes.Clone(nameZ[:bytes.IndexByte(nameZ, 0)+1]))
+		}
 		w.count(&st)
 		return
 	}
@@ -376,8 +395,11 @@ func (w *walk) step() bool {
 	if w.tree != nil && w.tree.steps != nil {
 		w.tree.steps.Add(1)
 	}
-	if w.entries%walkPerStep == 0 && !w.pace() {
-		w.ended = true
+	if w.entries%walkPerStep == 0 {
+		if w.tree != nil {
+			w.tree.counted = stats.Volume{Time: w.now, Used: stats.Known(w.bytes), Inodes: stats.Known(w.inodes)}
+		}
+		w.ended = !w.pace()
 	}
 	return !w.ended
 }

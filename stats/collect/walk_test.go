@@ -6,6 +6,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -267,6 +268,24 @@ func TestATreeThatIsTooLargeToRememberIsLookedAtWhole(t *testing.T) {
 	w.again(true)
 	if n := w.again(false); n < files || w.room != 5 {
 		t.Errorf("%d entries looked at, room %d", n, w.room)
+	}
+}
+
+// TestNamesWithoutRoomAreNotHeld has the names of one directory take ten times the memory that there is room for.
+func TestNamesWithoutRoomAreNotHeld(t *testing.T) {
+	const files, kept = 20_000, 2_000
+	dir := inMemory(t)
+	long := strings.Repeat("x", 240)
+	for i := range files {
+		put(t, fmt.Sprint(dir, "/", long, i), "")
+	}
+	w := &revisited{&tree{place: placed(dir)}, t, kept, time.Now().Add(time.Minute)} // the files were written to recently
+	var before, after runtime.MemStats
+	runtime.ReadMemStats(&before)
+	w.again(true)
+	runtime.ReadMemStats(&after)
+	if spent := after.TotalAlloc - before.TotalAlloc; spent > 2*kept*(uint64(len(long))+50) || w.inodes != files+1 || w.room != kept {
+		t.Errorf("%d inodes in %d bytes, room %d", w.inodes, spent, w.room)
 	}
 }
 
