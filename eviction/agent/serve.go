@@ -74,13 +74,20 @@ func (a *Agent) send(ctx context.Context, conn *wire.Evictd) error {
 }
 
 func (a *Agent) receive(conn *wire.Evictd) error {
-	for {
+	for held := newBudget(); ; {
 		m, err := conn.Receive()
 		if errors.Is(err, io.EOF) {
 			return errors.New("it has closed the connection")
 		}
 		if err != nil {
 			return fmt.Errorf("receive from the agent: %w", err)
+		}
+		if !held.allows(&m, conn.Received()) {
+			if !held.full {
+				held.full = true
+				a.log.Error("the agent has more pods, containers or images than evictd holds: the others are not known", "bytes", maxHeld)
+			}
+			continue
 		}
 		a.handle(&m)
 	}

@@ -215,6 +215,9 @@ type EvictionResponse struct {
 const (
 	// maxMessage bounds a message, bytes: an API object is at most 1.5 MiB.
 	maxMessage = 4 << 20
+	// maxObjects bounds the JSON objects and arrays of a message: each may take a kilobyte when it is decoded. A pod has
+	// a few thousand at most, the containers of a host that are listed in one message one each.
+	maxObjects = 20_000
 	// writePatience is how long the other process may take to read.
 	writePatience = 10 * time.Second
 	// AgentTimeout is how long an agent that sends nothing counts as alive.
@@ -277,12 +280,34 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
+	if n := objects(c.lines.Bytes()); n > maxObjects {
+		return m, fmt.Errorf("read message: %d objects and arrays are more than %d", n, maxObjects)
+	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
 	if err := decoder.Decode(&m); err != nil {
 		return m, fmt.Errorf("read message: %w", err)
 	}
 	return m, nil
 }
+
+// objects counts the objects and arrays of a JSON text.
+func objects(text []byte) (n int) {
+	inString := false
+	for i := 0; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			inString = !inString
+		case c == '\\':
+			i++
+		case !inString && (c == '{' || c == '['):
+			n++
+		}
+	}
+	return n
+}
+
+// Received is the size of the message that was read last, bytes.
+func (c *Conn[Out, In]) Received() int { return len(c.lines.Bytes()) }
 
 // Close closes the connection; the other process then receives io.EOF.
 func (c *Conn[Out, In]) Close() error { return c.conn.Close() }

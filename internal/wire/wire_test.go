@@ -48,11 +48,20 @@ func TestMessagesArriveAsTheyWereSent(t *testing.T) {
 }
 
 func TestLinesThatAreNoMessagesAreErrors(t *testing.T) {
-	for _, text := range []string{"hello\n", "[]\n", strings.Repeat("x", maxMessage+1)} {
+	for _, text := range []string{"hello\n", "[]\n", strings.Repeat("x", maxMessage+1),
+		`{"pod":{"spec":{"containers":[` + strings.Repeat("{},", maxObjects) + "{}]}}}\n"} {
 		evictd, _, raw := pair(t, 0)
 		go func() { _, _ = io.WriteString(raw, text) }()
 		if m, err := evictd.Receive(); err == nil || !strings.HasPrefix(err.Error(), "read message: ") {
 			t.Errorf("%.10q: received %+v, %v", text, m, err)
+		}
+	}
+}
+
+func TestObjectsAreCountedOutsideOfTexts(t *testing.T) {
+	for text, want := range map[string]int{`{"a":[{},{}]}`: 4, `{"{[\"{":"[{\\"}`: 1, ``: 0, `"[`: 0} {
+		if n := objects([]byte(text)); n != want {
+			t.Errorf("%s: %d, expected %d", text, n, want)
 		}
 	}
 }
