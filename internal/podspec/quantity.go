@@ -13,7 +13,7 @@ const (
 	maxExponentDigits = 2
 )
 
-// ParseQuantity is resource.ParseQuantity for a text that anybody may have written.
+// ParseQuantity is resource.ParseQuantity for a text that the owner of a pod has written.
 func ParseQuantity(text string) (resource.Quantity, error) {
 	exponent := ""
 	if at := strings.LastIndexAny(text, "eE"); at >= 0 {
