@@ -9,7 +9,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// lockedFiles are files of a group that only a user who may write to it can open. The directory can be opened, and
+// lockedFiles are files of a group that can only be opened by a user that may write to it. The directory can be opened, and
 // so locked, by every user of the node.
 var lockedFiles = [...][]string{V1: {"memory.force_empty"}, V2: {"memory.reclaim", "cgroup.kill"}}
 

@@ -144,7 +144,7 @@ func (t *tally) walk(top int, nameZ string) error {
 	}
 	defer func() { unix.Close(dir) }()
 	var buf [2048]byte
-	var next []int64 // where the lists of the directories above go on
+	var next []int64 // where the lists of the directories above continue
 	for !t.done() {
 		n, err := unix.Getdents(dir, buf[:])
 		switch {

@@ -4,8 +4,11 @@ import (
 	"errors"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"path"
+	"time"
 
+	"golang.org/x/time/rate"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cgroup"
@@ -22,7 +25,9 @@ type annotations struct {
 	dir      string         // of the undo log
 	log      *slog.Logger
 	reports  interface{ AnnotationIgnored(wire.PodName, string) }
-	reported map[types.UID]map[string]bool
+	reported map[types.UID]map[string]bool // those that the pod still has
+	// share bounds the reports of each namespace: a tenant may change its annotations as often as it likes.
+	share map[string]*rate.Limiter
 	// changes is opened for the first change: a log of its own leaves the slots of the other one
 	// to kills.
 	changes *undo.Log
@@ -35,7 +40,7 @@ func (d *Daemon) newAnnotations() *annotations {
 	}
 	return &annotations{
 		cgroups: d.node.cgroups, dir: d.runtimeDir, log: d.log, reports: d.publisher,
-		reported: map[types.UID]map[string]bool{}, groups: map[string]*undo.Change{},
+		reported: map[types.UID]map[string]bool{}, share: map[string]*rate.Limiter{}, groups: map[string]*undo.Change{},
 	}
 }
 
@@ -47,16 +52,14 @@ func (a *annotations) follow(pods []*trackedPod) {
 	}
 	reported, wanted := map[types.UID]map[string]bool{}, map[string]string{}
 	for _, p := range pods {
-		reported[p.UID] = a.reported[p.UID]
 		why := func(err error) {
-			if err == nil || reported[p.UID][err.Error()] {
+			if err == nil || !a.reported[p.UID][err.Error()] && !a.report(p, err.Error()) {
 				return
 			}
 			if reported[p.UID] == nil {
 				reported[p.UID] = map[string]bool{}
 			}
 			reported[p.UID][err.Error()] = true
-			a.reports.AnnotationIgnored(wire.PodName{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, err.Error())
 		}
 		if text, asks := p.manifest.Annotations[eviction.PreferenceAnnotation]; asks {
 			_, err := eviction.ParsePreference(text)
@@ -73,6 +76,7 @@ func (a *annotations) follow(pods []*trackedPod) {
 		why(a.want(p, wanted))
 	}
 	a.reported = reported
+	maps.DeleteFunc(a.share, func(_ string, l *rate.Limiter) bool { return l.Tokens() >= reportBurst })
 	for file, c := range a.groups {
 		if wanted[file] != "" {
 			continue
@@ -90,6 +94,27 @@ func (a *annotations) follow(pods []*trackedPod) {
 			a.set(file, value)
 		}
 	}
+}
+
+// The reports of a namespace: so many at once, and then one each interval. One that has to wait is made once it may, if the pod has
+// the annotation then.
+const (
+	reportBurst    = 20
+	reportInterval = 30 * time.Second
+)
+
+// report reports an annotation without effect, and says whether it might.
+func (a *annotations) report(p *trackedPod, why string) bool {
+	l := a.share[p.Namespace]
+	if l == nil {
+		l = rate.NewLimiter(rate.Every(reportInterval), reportBurst)
+		a.share[p.Namespace] = l
+	}
+	if !l.Allow() {
+		return false
+	}
+	a.reports.AnnotationIgnored(wire.PodName{UID: p.UID, Namespace: p.Namespace, Name: p.Name}, why)
+	return true
 }
 
 var errOOMGroup = errors.New("annotation " + oom.GroupAnnotation + ": the kernel has memory.oom.group on cgroup v2 only")
