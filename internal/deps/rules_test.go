@@ -46,6 +46,7 @@ var arrows = []arrow{
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
 	{"internal/page", nil, "serving a page knows nothing of what it shows"},
 	{"internal/kubeclient", []string{"internal/kubeclient/address"}, "finding the API server knows nothing of what is said there"},
+	{"internal/pace", nil, "a rate knows nothing of what is listed"},
 	{"internal/kubeclient/address", nil, "the address of an API server is checked by the guard too, which has no client"},
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory"}, "messages carry values"},
@@ -92,7 +93,7 @@ var arrows = []arrow{
 	{"eviction/kill", []string{"cgroup", "eviction", "internal/procfs", "stats"}, "a kill waits for no API and no runtime"},
 	{"eviction/pods", []string{"cri/inventory", "eviction", "internal/manifest", "internal/podspec", "internal/tick", "internal/wire", "stats"}, "pods are found here, judged in the core"},
 	{"eviction/pods/runc", []string{"cri/inventory", "internal/wire"}, "runc's states in, messages out"},
-	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "internal/podspec", "stats"}, "a source of pods feeds the merged view"},
+	{"eviction/pods/...", []string{"eviction/pods", "cgroup", "eviction", "internal/pace", "internal/podspec", "stats"}, "a source of pods feeds the merged view"},
 	{"eviction/recorder", []string{"eviction", "eviction/config", "eviction/control", "eviction/journal", "eviction/kill", "eviction/simulate", "internal/podspec", "nodestatus", "stats"},
 		"recording decides nothing and blocks nothing"},
 	{"eviction/undo", nil, "files are put back, whatever they are"},
@@ -115,7 +116,7 @@ var arrows = []arrow{
 	{"oom/watch", []string{"cgroup", "internal/tick", "oom", "stats"}, "following the kernel decides nothing"},
 	{"nodestatus", []string{"eviction", "stats"}, "status is a function of the core's state"},
 	{"nodestatus/render", []string{"eviction", "nodestatus"}, "text for people is made from the status documents"},
-	{"nodestatus/kube", []string{"eviction", "internal/wire", "nodestatus", "stats"}, "publishing decides nothing"},
+	{"nodestatus/kube", []string{"eviction", "internal/pace", "internal/wire", "nodestatus", "stats"}, "publishing decides nothing"},
 
 	{"scheduleradapter", []string{"internal/...", "scheduleradapter/..."}, "the root assembles its parts"},
 	{"scheduleradapter/config", []string{"internal/manifest", "scheduleradapter/framework"}, "profiles name plugins and know none"},
@@ -162,7 +163,7 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/pace", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},

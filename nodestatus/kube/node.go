@@ -17,6 +17,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/pace"
 	"github.com/evictd/evictd/nodestatus"
 )
 
@@ -32,7 +33,7 @@ func (p *Publisher) watchNode(ctx context.Context) {
 		}
 	}
 	_, controller := cache.NewInformerWithOptions(cache.InformerOptions{
-		ListerWatcher: cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, p.node.Name)),
+		ListerWatcher: pace.Of(cache.NewListWatchFromClient(p.client.CoreV1().RESTClient(), "nodes", metav1.NamespaceAll, fields.OneTermEqualSelector(metav1.ObjectNameField, p.node.Name))),
 		ObjectType:    &v1.Node{},
 		Handler: cache.ResourceEventHandlerFuncs{
 			AddFunc:    observe,

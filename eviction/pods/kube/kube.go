@@ -20,6 +20,7 @@ import (
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
+	"github.com/evictd/evictd/internal/pace"
 	"github.com/evictd/evictd/internal/podspec"
 )
 
@@ -63,7 +64,7 @@ const (
 func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
 	f := &follower{cfg: cfg, sink: sink, log: log, sent: map[types.UID]*v1.Pod{}, evicted: map[types.UID]bool{}}
 	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
-	reflector := cache.NewReflectorWithOptions(reducing{source}, &v1.Pod{}, f, cache.ReflectorOptions{
+	reflector := cache.NewReflectorWithOptions(reducing{pace.Of(source)}, &v1.Pod{}, f, cache.ReflectorOptions{
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
 	})
 	reflector.WatchListPageSize = pageSize
@@ -75,7 +76,7 @@ func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink S
 const pageSize = 10
 
 // reducing is the pods of the API server, reduced as they come.
-type reducing struct{ *cache.ListWatch }
+type reducing struct{ pace.ListWatch }
 
 // ListWithContext lists a page. A list of the watch cache would have no pages.
 func (r reducing) ListWithContext(ctx context.Context, options metav1.ListOptions) (runtime.Object, error) {

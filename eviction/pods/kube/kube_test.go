@@ -2,9 +2,11 @@ package kube_test
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
@@ -99,6 +101,29 @@ func TestAPIServerThatStaysAwayIsLookedForEveryFewSeconds(t *testing.T) {
 		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
 		if longest = max(longest, time.Since(last)); longest < 5*time.Second || longest > 10*time.Second {
 			t.Errorf("no call for %v", longest)
+		}
+	})
+}
+
+// gone is an API server that answers every request by 410 Gone.
+type gone struct{ requests *int }
+
+func (g gone) RoundTrip(r *http.Request) (*http.Response, error) {
+	*g.requests++
+	status := `{"kind":"Status","apiVersion":"v1","status":"Failure","reason":"Expired","code":410}`
+	return &http.Response{StatusCode: http.StatusGone, Header: http.Header{"Content-Type": {"application/json"}}, Body: io.NopCloser(strings.NewReader(status)), Request: r}, nil
+}
+
+func TestAnAPIServerWhoseAnswersAreGoneIsAskedOnceASecond(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const span = 10 * time.Minute
+		ctx, cancel := context.WithTimeout(t.Context(), span)
+		defer cancel()
+		requests := 0
+		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://gone", QPS: -1, Transport: gone{&requests}})
+		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
+		if most := int(span/time.Second) + 20; requests > most || requests < 60 {
+			t.Errorf("%d requests in %v", requests, span)
 		}
 	})
 }
