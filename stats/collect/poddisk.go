@@ -159,12 +159,15 @@ func (d *PodDisk) unscanned() bool { return d.found.Load() == nil || d.pathsChan
 // scan measures the pod, and says whether it was completed. Meanwhile what has been counted is a lower bound.
 func (d *PodDisk) scan(r *podScan) bool {
 	d.pathsChanged.Store(false)
-	found := &podUsage{volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers)), partial: true}
+	found := &podUsage{
+		volumes: make([]stats.Volume, len(d.volumes)), logs: make([]stats.Volume, len(d.logs)), layers: make([]stats.Volume, len(d.layers)),
+		open: slices.Clone(d.open), unlinked: d.unlinked, partial: true,
+	}
 	if before := d.found.Load(); before != nil {
 		copy(found.volumes, before.volumes)
 		copy(found.logs, before.logs)
 		copy(found.layers, before.layers)
-		found.open, found.files, found.unlinked, found.own = before.open, before.files, before.unlinked, before.own
+		found.files, found.own = before.files, before.own
 	}
 	r.show = func() {
 		now := *found

@@ -130,13 +130,15 @@ func TestAPodHoldsAtLeastWhatAScanHasCounted(t *testing.T) {
 	for i := range files {
 		put(t, fmt.Sprint(dir, "/volume/", i), "")
 	}
-	d := diskOf(dir)
+	d := NewPodDisk(PodFiles{Root: dir, Volumes: []PodPath{{dir, "volume"}}, Containers: []string{"c"}})
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
 	if d.scan(&podScan{diskScan: diskScan{scanner: NewDiskScanner(slog.New(slog.DiscardHandler)), ctx: ctx, full: true, room: maxRemembered}}) {
 		t.Error("the scan was completed")
 	}
-	if n := d.inodes().Or(0); n < walkPerStep/2 || n > files {
+	got := stats.Pod{Containers: make([]stats.Container, 1)}
+	d.read(&got)
+	if n := got.Volumes[0].Inodes.Or(0); n < walkPerStep/2 || n > files || !got.Partial {
 		t.Errorf("%d inodes, expected those of a step", n)
 	}
 }

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
@@ -155,4 +156,63 @@ func TestWhatIsNoManifestBlocksNothing(t *testing.T) {
 	press(leaker, 32)
 	d.AwaitGone(leaker)
 	d.MustHaveEvicted(leaker)
+}
+
+// mostGuard bounds the resident memory of an evictd, whatever a pod does.
+const mostGuard = 48 * harness.MiB
+
+// TestNoPodBlindsEvictd has a pod make something large of what evictd looks at, while another one leaks.
+func TestNoPodBlindsEvictd(t *testing.T) {
+	for name, hostile := range map[string]func(*testing.T, *harness.Node, *harness.Pod){
+		"groups beside each other": func(t *testing.T, n *harness.Node, p *harness.Pod) {
+			for i := range 1000 {
+				n.Make(fmt.Sprint(p.Group, "/nested/", i), cgroup.Limits{})
+			}
+		},
+		"groups in each other": func(t *testing.T, n *harness.Node, p *harness.Pod) {
+			n.Make(p.Group+strings.Repeat("/n", 300), cgroup.Limits{})
+		},
+		"names": func(t *testing.T, n *harness.Node, p *harness.Pod) {
+			dir, name := p.Volume(n.Dir, "scratch"), strings.Repeat("x", 240)
+			for i := range 40_000 {
+				require.NoError(t, os.WriteFile(fmt.Sprint(dir, "/", name, i), nil, 0o600))
+			}
+		},
+		"links": func(t *testing.T, n *harness.Node, p *harness.Pod) {
+			dir := p.Volume(n.Dir, "scratch")
+			var all error
+			for i := range 400 {
+				file := fmt.Sprint(dir, "/", i)
+				all = errors.Join(all, os.WriteFile(file, nil, 0o600))
+				for link := range 100 {
+					all = errors.Join(all, os.Link(file, fmt.Sprint(file, "-", link)))
+				}
+			}
+			require.NoError(t, all)
+		},
+		"a quantity": func(_ *testing.T, n *harness.Node, p *harness.Pod) {
+			m := p.Pod.DeepCopy()
+			m.Annotations = map[string]string{eviction.ResizeAnnotation: "memory<=1e-99999999"}
+			n.Write(m)
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			pod := n.Start("hostile", sandbox.Spec{EmptyDirs: map[string]string{"scratch": "1Gi"}})
+			hostile(t, n, pod)
+			calm, leaker := n.Start("calm", sandbox.Spec{}), n.Start("leaker", sandbox.Spec{})
+			d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
+			d.AwaitPods(memorySignal, pod, calm, leaker)
+			press(leaker, 32)
+			d.AwaitGone(leaker)
+			d.MustHaveEvicted(leaker)
+			harness.MustRun(t, pod, calm)
+			var most int64 // kB
+			_, err := fmt.Sscan(procStatus(d, "VmHWM"), &most)
+			if require.NoError(t, err); most<<10 > mostGuard {
+				t.Errorf("evictd has had %d kB resident", most)
+			}
+		})
+	}
 }
