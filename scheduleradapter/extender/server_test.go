@@ -220,7 +220,7 @@ func TestWhatIsDecodedOfARequestIsBounded(t *testing.T) {
 	}{
 		"containers":        {"filter", many(`{"Pod":{"spec":{"containers":[`, "{}", 2<<20, "]}}}"), 413, "more than"},
 		"fewer containers":  {"filter", many(`{"Pod":{"spec":{"containers":[`, "{}", 20_000, "]}}}"), 413, "the pod has 20003 objects and arrays"},
-		"a large pod":       {"filter", `{"Pod":{"metadata":{"name":"` + strings.Repeat("x", 2<<20) + `"}}}`, 413, "the pod has 2097181 bytes"},
+		"a large pod":       {"filter", `{"Pod":{"metadata":{"name":"` + strings.Repeat("x", 2<<20) + `"}}}`, 413, "the pod has 2097176 bytes"},
 		"names":             {"filter", many(`{"Pod":{},"NodeNames":[`, `""`, 100_001, "]}"), 413, "the request has 100001 nodes"},
 		"nodes":             {"prioritize", many(`{"Pod":{},"Nodes":{"Items":[`, "{}", 100_001, "]}}"), 413, "the request has 100001 nodes"},
 		"victims":           {"preempt", many(`{"Pod":{},"NodeNameToVictims":{`, `"":{}`, 100_001, "}}"), 413, "the request has 100001 nodes"},
