@@ -73,16 +73,29 @@ func TestSilentConnectionsDoNotKeepProbesOut(t *testing.T) {
 			require.NoError(t, err)
 			defer conn.Close()
 		}
-		client := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: insecure, DisableKeepAlives: true}}
-		for range 3 {
-			response, err := client.Get("https://" + address + "/livez")
-			if err != nil {
-				t.Fatalf("beside silent ones from %s: %v", from, err)
-			}
-			response.Body.Close()
-			if response.StatusCode != http.StatusOK {
-				t.Errorf("beside silent ones from %s: %s", from, response.Status)
-			}
+		mustBeAlive(t, address, "silent ones from "+from)
+	}
+	for range maxConnections + 10 {
+		kept := &http.Transport{TLSClientConfig: insecure.Clone(), ForceAttemptHTTP2: true}
+		defer kept.CloseIdleConnections()
+		response, err := (&http.Client{Transport: kept}).Get("https://" + address + "/livez")
+		require.NoError(t, err)
+		response.Body.Close()
+	}
+	mustBeAlive(t, address, "kept ones")
+}
+
+func mustBeAlive(t *testing.T, address, beside string) {
+	t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: insecure, DisableKeepAlives: true}}
+	for range 3 {
+		response, err := client.Get("https://" + address + "/livez")
+		if err != nil {
+			t.Fatalf("beside %s: %v", beside, err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("beside %s: %s", beside, response.Status)
 		}
 	}
 }
