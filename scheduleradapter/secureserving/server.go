@@ -32,8 +32,9 @@ const (
 	// rights use.
 	maxConnections = 256
 	maxHeader      = 32 << 10
-	// profileTimeout is longer than the 30 s of /debug/pprof/profile.
-	profileTimeout = time.Minute
+	// writeTimeout is without the time of a profile, which net/http/pprof adds.
+	writeTimeout = 3 * serve.Timeout
+	idleTimeout  = time.Minute
 )
 
 // Server is the HTTPS port. A nil Server serves nothing.
@@ -166,7 +167,8 @@ func (s *Server) Serve(ctx context.Context) {
 	}
 	running.Go(func() { s.certificates.Run(1, ctx.Done()) })
 	server := http.Server{
-		Handler: serve.BodyInTime(s), ConnState: serve.Track, ReadHeaderTimeout: serve.Timeout, WriteTimeout: profileTimeout, IdleTimeout: profileTimeout, MaxHeaderBytes: maxHeader,
+		Handler: serve.BodyInTime(s), ConnState: serve.Track, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: serve.Timeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // faults of clients
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: s.streams},
 	}
