@@ -240,7 +240,7 @@ func (d *daemon) handler(metrics *metric.Set) http.Handler {
 	mux.Handle("GET /healthz", alive)
 	mux.Handle("GET /livez", alive)
 	mux.Handle("GET /readyz", serve.Probe(d.watch.Ready))
-	mux.Handle("GET /metrics", metrics.Handler())
+	mux.Handle("GET /metrics", serve.OneAtATime()(metrics.Handler().ServeHTTP))
 	if d.cfg.Profiling {
 		handleProfiles(mux)
 	}

@@ -24,6 +24,8 @@ const (
 	headerTimeout = 10 * time.Second
 	maxHeader     = 64 << 10
 	stopTimeout   = 5 * time.Second
+	// maxConnections is of an address: a client of HTTP/1 has one for each watch.
+	maxConnections = 2048
 )
 
 // run serves until ctx ends.
@@ -59,7 +61,7 @@ func run(ctx context.Context, cfg embeddedapi.Config, addresses []string, files 
 	ctx, stop := context.WithCancel(ctx)
 	defer stop()
 	server := &http.Server{Handler: api, ReadHeaderTimeout: headerTimeout, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
-		ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn)}
+		ConnState: serve.Track, ErrorLog: slog.NewLogLogger(cfg.Log.Handler(), slog.LevelWarn)}
 	var serving sync.WaitGroup
 	lost := make(chan error, len(listeners))
 	for _, l := range listeners {
@@ -111,15 +113,22 @@ func listen(address string, held serve.HeldSockets, secure *tls.Config) (net.Lis
 		if !filepath.IsAbs(path) {
 			return nil, errors.New("expected unix: and an absolute path")
 		}
-		return serve.Socket(path, held)
+		l, err := serve.Socket(path, held)
+		if err != nil {
+			return nil, err
+		}
+		return serve.Bound(l, maxConnections), nil
 	}
 	at, err := netip.ParseAddrPort(address)
 	if err != nil || !at.Addr().IsLoopback() && secure == nil {
 		return nil, fmt.Errorf("other hosts could reach it; expected unix:PATH, 127.0.0.1:PORT or [::1]:PORT, or IP:PORT with --%s, --%s, and --%s or --%s", certFlag, keyFlag, clientCAFlag, tokensFlag)
 	}
 	l, err := net.Listen("tcp", address)
-	if err == nil && !at.Addr().IsLoopback() {
+	if err != nil {
+		return nil, err
+	}
+	if l = serve.Bound(l, maxConnections); !at.Addr().IsLoopback() {
 		l = tls.NewListener(l, secure)
 	}
-	return l, err
+	return l, nil
 }

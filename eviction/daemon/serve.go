@@ -18,7 +18,7 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 		return last.IsZero() || time.Since(last) < 3*d.cfg.HousekeepingInterval+serve.Timeout
 	}))
 	mux.HandleFunc("GET /readyz", d.ready)
-	mux.Handle("GET /metrics", metrics.Handler())
+	mux.HandleFunc("GET /metrics", serve.OneAtATime()(metrics.Handler().ServeHTTP))
 	turn := serve.OneAtATime()
 	mux.HandleFunc("GET /v1/status", turn(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)

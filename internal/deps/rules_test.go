@@ -67,7 +67,7 @@ var arrows = []arrow{
 	{"internal/process", []string{"internal/wait"}, "a child is started, whatever its program is"},
 	{"internal/workload", []string{"internal/process"}, "the program of a pod knows nothing of the node that it runs on"},
 	{"internal/sandbox", []string{"cgroup", "internal/podspec", "internal/process", "internal/wait", "internal/workload", "stats"}, "a sandbox runs the built programs and knows only their command lines"},
-	{"internal/install", []string{"cgroup", "internal/cli", "internal/process", "stats"}, "a program is put onto a host; without systemd it is a process in a cgroup beside that of the pods"},
+	{"internal/install", []string{"cgroup", "internal/cli", "internal/process", "internal/serve", "stats"}, "a program is put onto a host; without systemd it is a process in a cgroup beside that of the pods"},
 	{"internal/install/kube", []string{"internal/install"}, "the API server is asked to have the pods uninstall, by the variable that they read"},
 	{"internal/golden", nil, "tests of every package hold their files with it"},
 	{"systemd", nil, "units are held against systemd alone"},

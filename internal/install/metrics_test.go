@@ -28,6 +28,11 @@ func TestTheMetricsOfTheHostAreServedAndNothingElse(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error)
 	go func() { ended <- New(Config{Root: root}, slog.New(slog.DiscardHandler)).ServeMetrics(ctx, on) }()
+	for range 2 * maxConnections {
+		silent, err := net.Dial("tcp", on.Addr().String())
+		require.NoError(t, err)
+		t.Cleanup(func() { silent.Close() })
+	}
 	for path, want := range map[string]string{"/metrics": "/metrics", "/v1/status": "404 page not found\n", "/": "404 page not found\n"} {
 		answer, err := http.Get("http://" + on.Addr().String() + path)
 		require.NoError(t, err)

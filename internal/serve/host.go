@@ -13,8 +13,7 @@ import (
 type listenerAddress struct{}
 
 func base(l net.Listener) context.Context {
-	switch l.(type) {
-	case *net.UnixListener, *net.TCPListener:
+	if _, plain := l.(*bounded); plain {
 		return context.WithValue(context.Background(), listenerAddress{}, l.Addr())
 	}
 	return context.Background()

@@ -3,6 +3,7 @@
 package serve
 
 import (
+	"bufio"
 	"context"
 	"errors"
 	"fmt"
@@ -25,6 +26,12 @@ const Timeout = 5 * time.Second
 // an answer, and until the next request. Under a fork bomb a client may not run for seconds after it
 // has connected.
 const patience = time.Minute
+
+// maxConnections, of an address, and maxHeader, in bytes, bound the memory that clients use.
+const (
+	maxConnections = 64
+	maxHeader      = 16 << 10
+)
 
 // Server serves some addresses, or none.
 type Server struct {
@@ -75,7 +82,9 @@ func Check(flag, addresses string, files *TLS) error {
 // from there. A port that others can reach needs the files of a TLS, unless that is
 // nil. Errors name the flag.
 func Listen(flag, addresses string, held HeldSockets, files *TLS) (*Server, error) {
-	s := &Server{http: http.Server{ReadHeaderTimeout: patience, WriteTimeout: patience, IdleTimeout: patience}}
+	s := &Server{http: http.Server{
+		ReadHeaderTimeout: patience, WriteTimeout: patience, IdleTimeout: patience, MaxHeaderBytes: maxHeader, ConnState: Track,
+	}}
 	if addresses == "none" {
 		return s, nil
 	}
@@ -160,7 +169,7 @@ func clearSocket(path string) error {
 
 // Serve answers until the context ends.
 func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
-	s.http.Handler = ofThisHost(s.Handler)
+	s.http.Handler = BodyInTime(ofThisHost(s.Handler))
 	s.http.BaseContext = base
 	s.http.ErrorLog = slog.NewLogLogger(log.Handler(), slog.LevelDebug) // faults of clients
 	stop := context.AfterFunc(ctx, func() {
@@ -184,11 +193,12 @@ func (s *Server) Serve(ctx context.Context, log *slog.Logger) {
 
 // open is what is served: behind TLS where there are files for it.
 func (p port) open(log *slog.Logger) net.Listener {
+	few := Bound(p.Listener, maxConnections)
 	if p.credentials == nil {
-		return p.Listener
+		return few
 	}
 	p.credentials.log = log
-	return p.credentials.listen(p.Listener)
+	return p.credentials.listen(few)
 }
 
 // Probe answers ok, or that it is not yet.
@@ -202,9 +212,31 @@ func Probe(good func() bool) http.HandlerFunc {
 	}
 }
 
+// BodyInTime gives the body of a request Timeout to arrive.
+func BodyInTime(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.ContentLength != 0 {
+			_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Timeout)) // a recorder of tests has none
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// late is a response of which the beginning, in bytes at most keptAnswer, is written after the turn.
+type late struct {
+	http.ResponseWriter
+	kept *bufio.Writer
+}
+
+const keptAnswer = 256 << 10
+
+func (l late) Write(b []byte) (int, error) { return l.kept.Write(b) }
+
+func (l late) Unwrap() http.ResponseWriter { return l.ResponseWriter }
+
 // OneAtATime makes handlers that share one turn: while a request is answered, the others
-// wait, and are answered 503 after Timeout. Many clients then cost no more than one. The body
-// of a request has Timeout to arrive.
+// wait, and are answered 503 after Timeout. Many clients then cost no more than one. A client has Timeout to send the body
+// of its request, and twice that for it and to read what is not kept of a large answer.
 func OneAtATime() func(http.HandlerFunc) http.HandlerFunc {
 	turn := make(chan struct{}, 1)
 	return func(handle http.HandlerFunc) http.HandlerFunc {
@@ -218,11 +250,13 @@ func OneAtATime() func(http.HandlerFunc) http.HandlerFunc {
 				http.Error(w, "too many requests at once", http.StatusServiceUnavailable)
 				return
 			}
-			defer func() { <-turn }()
-			if r.ContentLength != 0 {
-				_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(Timeout)) // a recorder of tests has none
-			}
-			handle(w, r)
+			answer := late{w, bufio.NewWriterSize(w, keptAnswer)}
+			func() {
+				defer func() { <-turn }()
+				_ = http.NewResponseController(w).SetWriteDeadline(time.Now().Add(2 * Timeout)) // a recorder of tests has none
+				BodyInTime(handle).ServeHTTP(answer, r)
+			}()
+			_ = answer.kept.Flush() // the client may have disconnected
 		}
 	}
 }

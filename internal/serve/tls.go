@@ -11,7 +11,6 @@ import (
 	"sync"
 
 	"github.com/spf13/pflag"
-	"golang.org/x/net/netutil"
 
 	"github.com/evictd/evictd/internal/cli"
 )
@@ -42,9 +41,6 @@ func TLSFlags(flags *pflag.FlagSet) *TLS {
 	flags.StringVar(&t.ClientCAFile, ClientCAFlag, "", ClientCAUsage)
 	return t
 }
-
-// maxConnections bounds the connections of a port with TLS.
-const maxConnections = 64
 
 // protects reports whether a port gets TLS, and refuses a port without TLS if other hosts can reach it.
 func (t *TLS) protects(flag, at string) (bool, error) {
@@ -107,7 +103,7 @@ type credentials struct {
 
 // listen answers TLS alone on a port.
 func (c *credentials) listen(port net.Listener) net.Listener {
-	return tls.NewListener(netutil.LimitListener(port, maxConnections), &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.config})
+	return tls.NewListener(port, &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: c.config})
 }
 
 // config is for a connection that begins. Files that make no sense, as when one is

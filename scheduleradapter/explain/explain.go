@@ -22,9 +22,10 @@ import (
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
 
-// Handler serves /v1/explain?pod=NAME; without a pod, the list of waiting pods.
+// Handler serves /v1/explain?pod=NAME; without a pod, the list of waiting pods. One question
+// is answered at a time.
 func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
+	return serve.OneAtATime()(func(w http.ResponseWriter, r *http.Request) {
 		name := r.URL.Query().Get("pod")
 		ctx, cancel := context.WithTimeout(r.Context(), serve.Timeout)
 		defer cancel()
@@ -38,7 +39,7 @@ func Handler(l *cycle.Loop, log *slog.Logger) http.HandlerFunc {
 			return
 		}
 		serve.Send(w, document, log)
-	}
+	})
 }
 
 func answer(ctx context.Context, l *cycle.Loop, name string) (document any, found bool, err error) {

@@ -17,9 +17,6 @@ import (
 // Evaluate evaluates nodes for a pod. Any goroutine may call it.
 type Evaluate func(ctx context.Context, pod *v1.Pod, nodes []string) (Result, error)
 
-// maxQuestion bounds the size of a request in bytes: 5,000 whole nodes have 50 MB.
-const maxQuestion = 64 << 20
-
 // NewHandler serves an extender at /filter, /prioritize and /preempt. Unknown nodes
 // pass with the highest score.
 func NewHandler(evaluate Evaluate) http.Handler {
@@ -38,9 +35,9 @@ func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerF
 			http.Error(w, fmt.Sprintf("the request has %d bytes, more than %d", r.ContentLength, maxQuestion), http.StatusRequestEntityTooLarge)
 			return
 		}
-		if err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxQuestion)).Decode(&question); err != nil {
+		if err := read(http.MaxBytesReader(w, r.Body, maxQuestion), &question); err != nil {
 			status := http.StatusBadRequest
-			if _, large := errors.AsType[*http.MaxBytesError](err); large {
+			if isTooLarge(err) {
 				status = http.StatusRequestEntityTooLarge
 			}
 			http.Error(w, fmt.Sprintf("read the request: %v", err), status)
@@ -61,27 +58,27 @@ func answer[Q, A any](handle func(context.Context, *Q) (A, error)) http.HandlerF
 
 var errNoPod = errors.New("the request has no pod")
 
-func (e Evaluate) call(ctx context.Context, pod *v1.Pod, names []string) (Result, error) {
+func (e Evaluate) call(ctx context.Context, pod *pod, names []string) (Result, error) {
 	if pod == nil {
 		return Result{}, errNoPod
 	}
-	return e(ctx, pod, names)
+	return e(ctx, &pod.Pod, names)
 }
 
-func nodeNames(args *wire.ExtenderArgs) (names []string) {
-	if args.NodeNames != nil {
-		return *args.NodeNames
+func (a *arguments) names() (names []string) {
+	if a.NodeNames != nil {
+		return a.NodeNames.all
 	}
-	if args.Nodes != nil {
-		for i := range args.Nodes.Items {
-			names = append(names, args.Nodes.Items[i].Name)
+	if a.Nodes != nil {
+		for _, n := range a.Nodes.Items.all {
+			names = append(names, n.Metadata.Name)
 		}
 	}
 	return names
 }
 
-func (e Evaluate) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.ExtenderFilterResult, error) {
-	names := nodeNames(args)
+func (e Evaluate) filter(ctx context.Context, args *arguments) (*wire.ExtenderFilterResult, error) {
+	names := args.names()
 	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
@@ -94,18 +91,20 @@ func (e Evaluate) filter(ctx context.Context, args *wire.ExtenderArgs) (*wire.Ex
 			result.FailedNodes[name] = why.Reason
 		}
 	}
-	rejected := func(name string) bool { _, is := evaluated.Rejected[name]; return is }
+	passed := slices.DeleteFunc(names, func(name string) bool { _, is := evaluated.Rejected[name]; return is })
 	if args.NodeNames != nil {
-		passed := slices.DeleteFunc(slices.Clone(names), rejected)
 		result.NodeNames = &passed
 	} else if args.Nodes != nil {
-		result.Nodes = &v1.NodeList{Items: slices.DeleteFunc(args.Nodes.Items, func(n v1.Node) bool { return rejected(n.Name) })}
+		result.Nodes = &v1.NodeList{Items: make([]v1.Node, len(passed))} // kube-scheduler reads only their names
+		for i, name := range passed {
+			result.Nodes.Items[i].Name = name
+		}
 	}
 	return result, nil
 }
 
-func (e Evaluate) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire.HostPriorityList, error) {
-	names := nodeNames(args)
+func (e Evaluate) prioritize(ctx context.Context, args *arguments) (wire.HostPriorityList, error) {
+	names := args.names()
 	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
@@ -122,11 +121,11 @@ func (e Evaluate) prioritize(ctx context.Context, args *wire.ExtenderArgs) (wire
 }
 
 // preempt removes nodes on which preemption does not help.
-func (e Evaluate) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs) (*wire.ExtenderPreemptionResult, error) {
-	victims := args.NodeNameToMetaVictims
+func (e Evaluate) preempt(ctx context.Context, args *preemption) (*wire.ExtenderPreemptionResult, error) {
+	victims := args.NodeNameToMetaVictims.all
 	if victims == nil {
-		victims = make(map[string]*wire.MetaVictims, len(args.NodeNameToVictims))
-		for name, full := range args.NodeNameToVictims {
+		victims = make(map[string]*wire.MetaVictims, len(args.NodeNameToVictims.all))
+		for name, full := range args.NodeNameToVictims.all {
 			victims[name] = withoutObjects(full)
 		}
 	}
@@ -146,14 +145,14 @@ func (e Evaluate) preempt(ctx context.Context, args *wire.ExtenderPreemptionArgs
 	return &wire.ExtenderPreemptionResult{NodeNameToMetaVictims: victims}, nil
 }
 
-func withoutObjects(full *wire.Victims) *wire.MetaVictims {
+func withoutObjects(full *victims) *wire.MetaVictims {
 	if full == nil {
 		return &wire.MetaVictims{}
 	}
 	meta := &wire.MetaVictims{NumPDBViolations: full.NumPDBViolations}
 	for _, pod := range full.Pods {
 		if pod != nil {
-			meta.Pods = append(meta.Pods, &wire.MetaPod{UID: string(pod.UID)})
+			meta.Pods = append(meta.Pods, &wire.MetaPod{UID: pod.Metadata.UID})
 		}
 	}
 	return meta

@@ -10,6 +10,7 @@ import (
 	"maps"
 	"net/http"
 	"net/http/httptest"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -204,6 +205,39 @@ func TestALargeRequestIsRefused(t *testing.T) {
 		response := httptest.NewRecorder()
 		if handler.ServeHTTP(response, request); response.Code != http.StatusRequestEntityTooLarge {
 			t.Errorf("%s: status %d", name, response.Code)
+		}
+	}
+}
+
+func TestWhatIsDecodedOfARequestIsBounded(t *testing.T) {
+	many := func(before, one string, n int, after string) string {
+		return before + strings.TrimSuffix(strings.Repeat(one+",", n), ",") + after
+	}
+	for name, c := range map[string]struct {
+		verb, body string
+		status     int
+		want       string
+	}{
+		"containers":        {"filter", many(`{"Pod":{"spec":{"containers":[`, "{}", 2<<20, "]}}}"), 413, "more than"},
+		"fewer containers":  {"filter", many(`{"Pod":{"spec":{"containers":[`, "{}", 20_000, "]}}}"), 413, "the pod has 20003 objects and arrays"},
+		"a large pod":       {"filter", `{"Pod":{"metadata":{"name":"` + strings.Repeat("x", 2<<20) + `"}}}`, 413, "the pod has 2097176 bytes"},
+		"names":             {"filter", many(`{"Pod":{},"NodeNames":[`, `""`, 100_001, "]}"), 413, "the request has 100001 nodes"},
+		"nodes":             {"prioritize", many(`{"Pod":{},"Nodes":{"Items":[`, "{}", 100_001, "]}}"), 413, "the request has 100001 nodes"},
+		"victims":           {"preempt", many(`{"Pod":{},"NodeNameToVictims":{`, `"":{}`, 100_001, "}}"), 413, "the request has 100001 nodes"},
+		"victims by uid":    {"preempt", many(`{"Pod":{},"NodeNameToMetaVictims":{`, `"":{}`, 100_001, "}}"), 413, "the request has 100001 nodes"},
+		"all of it":         {"filter", many(`{"Pod":{},"Other":[`, `[]`, 2<<20, "]}"), 413, "it has 2097155 objects and arrays"},
+		"within the bounds": {"filter", many(`{"Pod":{"spec":{"containers":[`, "{}", 19_997, `]}},"NodeNames":["{[\",{"]}`), 200, ""},
+	} {
+		w := httptest.NewRecorder()
+		var before, after runtime.MemStats
+		runtime.ReadMemStats(&before)
+		extender.NewHandler(opinion).ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/"+c.verb, strings.NewReader(c.body)))
+		runtime.ReadMemStats(&after)
+		if w.Code != c.status || !strings.Contains(w.Body.String(), c.want) {
+			t.Errorf("%s: %d %.100s, want %d with %q", name, w.Code, w.Body, c.status, c.want)
+		}
+		if took := (after.TotalAlloc - before.TotalAlloc) >> 20; took > 128 {
+			t.Errorf("%s: %d MiB", name, took)
 		}
 	}
 }

@@ -15,7 +15,6 @@ import (
 	"sync"
 	"time"
 
-	"golang.org/x/net/netutil"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	expiring "k8s.io/apimachinery/pkg/util/cache"
@@ -33,8 +32,9 @@ const (
 	// rights use.
 	maxConnections = 256
 	maxHeader      = 32 << 10
-	// profileTimeout is longer than the 30 s of /debug/pprof/profile.
-	profileTimeout = time.Minute
+	// writeTimeout is without the time of a profile, which net/http/pprof adds.
+	writeTimeout = 3 * serve.Timeout
+	idleTimeout  = time.Minute
 )
 
 // Server is the HTTPS port. A nil Server serves nothing.
@@ -167,7 +167,8 @@ func (s *Server) Serve(ctx context.Context) {
 	}
 	running.Go(func() { s.certificates.Run(1, ctx.Done()) })
 	server := http.Server{
-		Handler: s, ReadHeaderTimeout: serve.Timeout, WriteTimeout: profileTimeout, IdleTimeout: profileTimeout, MaxHeaderBytes: maxHeader,
+		Handler: serve.BodyInTime(s), ConnState: serve.Track, MaxHeaderBytes: maxHeader,
+		ReadHeaderTimeout: serve.Timeout, WriteTimeout: writeTimeout, IdleTimeout: idleTimeout,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug), // faults of clients
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: s.streams},
 	}
@@ -179,7 +180,7 @@ func (s *Server) Serve(ctx context.Context) {
 		}
 	})()
 	tlsConfig := &tls.Config{MinVersion: tls.VersionTLS12, GetConfigForClient: s.certificates.GetConfigForClient}
-	secured := tls.NewListener(netutil.LimitListener(s.listener, maxConnections), tlsConfig)
+	secured := tls.NewListener(serve.Bound(s.listener, maxConnections), tlsConfig)
 	if err := server.Serve(secured); !errors.Is(err, http.ErrServerClosed) {
 		s.log.Error("the secure port is lost", "address", s.listener.Addr().String(), "error", err)
 	}

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/spf13/pflag"
 	"k8s.io/client-go/util/cert"
@@ -59,6 +60,42 @@ func TestWithoutAnAPIServerOnlyTheAllowedPathsAreServed(t *testing.T) {
 		response.Body.Close()
 		if response.StatusCode != want || want == 200 != (string(body) == "served") {
 			t.Errorf("%s: %s %s, want %d", path, response.Status, body, want)
+		}
+	}
+}
+
+func TestSilentConnectionsDoNotKeepProbesOut(t *testing.T) {
+	address := listen(t)
+	for _, from := range []string{"127.0.0.2", "127.0.0.1"} {
+		silent := net.Dialer{LocalAddr: &net.TCPAddr{IP: net.ParseIP(from)}}
+		for range maxConnections + 50 {
+			conn, err := silent.Dial("tcp", address)
+			require.NoError(t, err)
+			defer conn.Close()
+		}
+		mustBeAlive(t, address, "silent ones from "+from)
+	}
+	for range maxConnections + 10 {
+		kept := &http.Transport{TLSClientConfig: insecure.Clone(), ForceAttemptHTTP2: true}
+		defer kept.CloseIdleConnections()
+		response, err := (&http.Client{Transport: kept}).Get("https://" + address + "/livez")
+		require.NoError(t, err)
+		response.Body.Close()
+	}
+	mustBeAlive(t, address, "kept ones")
+}
+
+func mustBeAlive(t *testing.T, address, beside string) {
+	t.Helper()
+	client := http.Client{Timeout: time.Second, Transport: &http.Transport{TLSClientConfig: insecure, DisableKeepAlives: true}}
+	for range 3 {
+		response, err := client.Get("https://" + address + "/livez")
+		if err != nil {
+			t.Fatalf("beside %s: %v", beside, err)
+		}
+		response.Body.Close()
+		if response.StatusCode != http.StatusOK {
+			t.Errorf("beside %s: %s", beside, response.Status)
 		}
 	}
 }
