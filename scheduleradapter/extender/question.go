@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 
 	v1 "k8s.io/api/core/v1"
 	wire "k8s.io/kube-scheduler/extender/v1"
@@ -23,8 +24,34 @@ const (
 // arguments is what is read of ExtenderArgs.
 type arguments struct {
 	Pod       *pod
-	Nodes     *struct{ Items nodes[[]named] }
+	Nodes     *nodeList
 	NodeNames *nodes[[]string]
+}
+
+// nodeList is a NodeList whose nodes are passed on as they came: kube-scheduler scores those that an extender returns.
+type nodeList struct {
+	Items nodes[[]node] `json:"items"`
+}
+
+// node is a node of which only the name is decoded.
+type node struct {
+	name string
+	text json.RawMessage
+}
+
+func (n *node) UnmarshalJSON(text []byte) error {
+	var of struct{ Metadata struct{ Name string } }
+	err := json.Unmarshal(text, &of)
+	n.name, n.text = of.Metadata.Name, slices.Clone(text)
+	return err
+}
+
+func (n node) MarshalJSON() ([]byte, error) { return n.text, nil }
+
+// filterResult is an ExtenderFilterResult with such nodes.
+type filterResult struct {
+	Nodes *nodeList
+	wire.ExtenderFilterResult
 }
 
 // preemption is what is read of ExtenderPreemptionArgs.
@@ -32,10 +59,6 @@ type preemption struct {
 	Pod                   *pod
 	NodeNameToVictims     nodes[map[string]*victims]
 	NodeNameToMetaVictims nodes[map[string]*wire.MetaVictims]
-}
-
-type named struct {
-	Metadata struct{ Name string }
 }
 
 type victims struct {
@@ -67,6 +90,8 @@ func (n *nodes[T]) UnmarshalJSON(text []byte) error {
 	}
 	return json.Unmarshal(text, &n.all)
 }
+
+func (n nodes[T]) MarshalJSON() ([]byte, error) { return json.Marshal(n.all) }
 
 // tooLarge is the fault of a request that is beyond a bound.
 type tooLarge string

@@ -71,19 +71,19 @@ func (a *arguments) names() (names []string) {
 	}
 	if a.Nodes != nil {
 		for _, n := range a.Nodes.Items.all {
-			names = append(names, n.Metadata.Name)
+			names = append(names, n.name)
 		}
 	}
 	return names
 }
 
-func (e Evaluate) filter(ctx context.Context, args *arguments) (*wire.ExtenderFilterResult, error) {
+func (e Evaluate) filter(ctx context.Context, args *arguments) (*filterResult, error) {
 	names := args.names()
 	evaluated, err := e.call(ctx, args.Pod, names)
 	if err != nil {
 		return nil, err
 	}
-	result := &wire.ExtenderFilterResult{FailedNodes: wire.FailedNodesMap{}, FailedAndUnresolvableNodes: wire.FailedNodesMap{}}
+	result := &filterResult{ExtenderFilterResult: wire.ExtenderFilterResult{FailedNodes: wire.FailedNodesMap{}, FailedAndUnresolvableNodes: wire.FailedNodesMap{}}}
 	for name, why := range evaluated.Rejected {
 		if why.Unresolvable {
 			result.FailedAndUnresolvableNodes[name] = why.Reason
@@ -91,14 +91,13 @@ func (e Evaluate) filter(ctx context.Context, args *arguments) (*wire.ExtenderFi
 			result.FailedNodes[name] = why.Reason
 		}
 	}
-	passed := slices.DeleteFunc(names, func(name string) bool { _, is := evaluated.Rejected[name]; return is })
+	rejected := func(name string) bool { _, is := evaluated.Rejected[name]; return is }
 	if args.NodeNames != nil {
+		passed := slices.DeleteFunc(names, rejected)
 		result.NodeNames = &passed
 	} else if args.Nodes != nil {
-		result.Nodes = &v1.NodeList{Items: make([]v1.Node, len(passed))} // kube-scheduler reads only their names
-		for i, name := range passed {
-			result.Nodes.Items[i].Name = name
-		}
+		passed := slices.DeleteFunc(args.Nodes.Items.all, func(n node) bool { return rejected(n.name) })
+		result.Nodes = &nodeList{nodes[[]node]{passed}}
 	}
 	return result, nil
 }

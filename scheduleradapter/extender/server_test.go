@@ -68,7 +68,9 @@ func TestTheServerFilters(t *testing.T) {
 	byName := wire.ExtenderArgs{Pod: pod("p"), NodeNames: &all}
 	byObject := wire.ExtenderArgs{Pod: pod("p"), Nodes: &v1.NodeList{}}
 	for _, name := range all {
-		byObject.Nodes.Items = append(byObject.Nodes.Items, *node(name))
+		n := node(name)
+		n.Labels = map[string]string{"of": name} // by which kube-scheduler scores
+		byObject.Nodes.Items = append(byObject.Nodes.Items, *n)
 	}
 	for _, args := range []wire.ExtenderArgs{byName, byObject} {
 		var result wire.ExtenderFilterResult
@@ -79,6 +81,9 @@ func TestTheServerFilters(t *testing.T) {
 		} else {
 			for _, n := range result.Nodes.Items {
 				passed = append(passed, n.Name)
+				if n.Labels["of"] != n.Name {
+					t.Errorf("node %s has labels %v", n.Name, n.Labels)
+				}
 			}
 		}
 		if !slices.Equal(passed, []string{"good", "unknown"}) || !maps.Equal(result.FailedNodes, wire.FailedNodesMap{"full": "full"}) ||
