@@ -78,17 +78,20 @@ func handle[T object](w *Watch, informer cache.SharedIndexInformer, changed func
 	handler, err := informer.AddEventHandler(cache.ResourceEventHandlerFuncs{
 		AddFunc: func(obj any) { changed(none, obj.(T)) },
 		UpdateFunc: func(old, obj any) {
-			if old.(T).GetUID() != obj.(T).GetUID() { // the deletion was missed
-				changed(old.(T), none)
-				old = none
+			before, after := old.(T), obj.(T)
+			if before.GetUID() != after.GetUID() { // the deletion was missed
+				changed(before, none)
+				before = none
 			}
-			changed(old.(T), obj.(T))
+			changed(before, after)
 		},
 		DeleteFunc: func(old any) {
-			if missed, ok := old.(cache.DeletedFinalStateUnknown); ok {
+			if missed, is := old.(cache.DeletedFinalStateUnknown); is {
 				old = missed.Obj
 			}
-			changed(old.(T), none)
+			if before, known := old.(T); known {
+				changed(before, none)
+			}
 		},
 	})
 	if err == nil {
