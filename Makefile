@@ -10,6 +10,7 @@
 #   BENCHFLAGS  flags of bench-cluster, bench-devices, bench-live (its part on kube-apiserver) and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
+#   EVICTD_SMALLEST  1 has benchmarks and campaigns do as little as shows that they work; their figures say nothing then
 #   ARCHS       architectures of the images                (amd64 arm64)
 #   BIN         where build leaves the programs            (bin)
 #   IMAGES      where image leaves their OCI layouts       (bin/image)
@@ -132,6 +133,14 @@ fuzz: ## run every fuzz target for FUZZTIME, a line each
 	done <<<"$${targets:?there is no fuzz target}"
 	exit $$failed
 
+# size is $(1), or $(2) if EVICTD_SMALLEST is set.
+comma := ,
+size   = $(if $(EVICTD_SMALLEST),$(2),$(1))
+
+# measuring runs tests or benchmarks that measure, built as those of test/all. figures are the lines that they print.
+measuring := test -vet=off -ldflags=-w -count=1
+figures   := grep -e '^|' -e '---' -e FAIL -e _test.go -e skipped
+
 # machine prints what a benchmark runs on.
 define machine
 printf 'cpu:    %s\n' "$$(sed -n 's/^model name[^:]*: //p' /proc/cpuinfo | head -n 1)"
@@ -146,48 +155,49 @@ endef
 bench: ## run the benchmarks: the machine, the results as they come, then tables of benchstat
 	@$(machine)
 	packages=$$($(call list,Benchmark) | cut -d ' ' -f 1 | sort -u)
-	go test -run '^$$' -bench '$(BENCH)' -benchmem $(BENCHFLAGS) $${packages:?there is no benchmark} |
+	go $(measuring) -run '^$$' -bench '$(BENCH)' -benchmem $(call size,,-benchtime 1x) $(BENCHFLAGS) $${packages:?there is no benchmark} |
 		tee /dev/stderr | go tool -modfile=internal/tools/go.mod benchstat -
 
 .PHONY: bench-million
 bench-million: ## pods on 1,000,000 nodes in one process, compared with attempts that evaluate all nodes; EVICTD_NODES=, EVICTD_CHECKS=
 	@$(machine)
-	EVICTD_MILLION=1 go test -run '^$$' -bench Million -benchtime 1x -timeout 60m ./scheduleradapter/profile
+	EVICTD_MILLION=1 go $(measuring) -run '^$$' -bench Million -benchtime 1x -timeout 60m ./scheduleradapter/profile
 
 .PHONY: bench-reaction
 bench-reaction: build ## how soon a node that fills up is relieved, beside earlyoom and a ten-second poller; memory taken back
-	@go run ./test/bench $(BENCHFLAGS)
-	go test -run '^$$' -bench 'Starved|Deadline' -benchtime 20x ./eviction/kill
+	@go run ./test/bench $(call size,,-runs=2 -others=1 -rates=1 -load=0) $(BENCHFLAGS)
+	go $(measuring) -run '^$$' -bench 'Starved|Deadline' -benchtime $(call size,20x,1x) ./eviction/kill
 
 .PHONY: bench-containers
 bench-containers: containerd ## what evictd and a containerd use with 500 containers, beside crictl stats; takes ten minutes
-	EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 20m -v -run '^TestCampaignCost' ./suite
+	EVICTD_CAMPAIGN=1 go -C test/containerd $(measuring) -timeout 20m -v -run '^TestCampaignCost' ./suite
 
 .PHONY: bench-kubelet
 bench-kubelet: cluster ## how soon a node is relieved by evictd beside a real kubelet, and by the kubelet alone; EVICTD_ROUNDS=3
-	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 90m -v -run '^TestCampaignReactionBesideAKubelet$$' ./cluster | grep -e '^|' -e '---' -e FAIL -e _test.go
+	@EVICTD_CAMPAIGN=1 go -C test/containerd $(measuring) -timeout 90m -v -run '^TestCampaignReactionBesideAKubelet$$' ./cluster | $(figures)
 
 .PHONY: bench-cluster
 bench-cluster: controlplane ## pods bound a second on a real kube-apiserver, beside kube-scheduler
-	@go run -ldflags=-w ./test/controlplane/bench $(BENCHFLAGS)
+	@go run -ldflags=-w ./test/controlplane/bench $(call size,,-kinds=anti -nodes=60 -pods=50) $(BENCHFLAGS)
 
 .PHONY: bench-devices
 bench-devices: controlplane ## pods with claims for devices bound a second on a real kube-apiserver, beside a program that only makes the same writes
 	@go run -ldflags=-w ./test/controlplane/bench -kinds=claims -nodes=500 -pods=2500 \
-		-by=binder,evictd-scheduler,binder,evictd-scheduler,binder,evictd-scheduler,kube-scheduler $(BENCHFLAGS)
+		-by=binder,evictd-scheduler,binder,evictd-scheduler,binder,evictd-scheduler,kube-scheduler \
+		$(call size,,-nodes=10 -pods=50 -by=binder$(comma)evictd-scheduler) $(BENCHFLAGS)
 
 # Both rates of a run are of servers started on copies of the same objects.
 .PHONY: bench-live
 bench-live: controlplane ## 100,000 pods on 100,000 nodes through a real kube-apiserver, and 10,000 nodes through evictd-apiserver, beside a binder that evaluates nothing
-	@go run -ldflags=-w ./test/controlplane/bench -kinds=plain -nodes=100000 -pods=100000 -patience=30m -by=binder,evictd-scheduler $(BENCHFLAGS)
-	go run -ldflags=-w ./test/controlplane/bench -on=evictd-apiserver -kinds=plain -nodes=10000 -pods=50000 -by=binder,evictd-scheduler,binder,evictd-scheduler
+	@go run -ldflags=-w ./test/controlplane/bench -kinds=plain -nodes=100000 -pods=100000 -patience=30m -by=binder,evictd-scheduler $(call size,,-nodes=10 -pods=50) $(BENCHFLAGS)
+	go run -ldflags=-w ./test/controlplane/bench -on=evictd-apiserver -kinds=plain -nodes=10000 -pods=50000 -by=binder,evictd-scheduler,binder,evictd-scheduler $(call size,,-nodes=10 -pods=50)
 
 # What takes long or kills much: tests named TestCampaign..., which skip
 # themselves unless EVICTD_CAMPAIGN=1.
 .PHONY: campaign
 campaign: kubelet-eviction-if-possible scheduling-attempts-if-possible ## memory bombs by the hundred and other long tests
 	@packages=$$($(call list,TestCampaign) | cut -d ' ' -f 1 | sort -u)
-	EVICTD_CAMPAIGN=1 go test -count=1 -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
+	EVICTD_CAMPAIGN=1 go $(measuring) -timeout 0 -v -run '^TestCampaign' $${packages:?there is no campaign}
 
 # Kubernetes itself, of which test/controlplane/parts/go.mod says the version. The
 # module is not vetted: that would analyse all of Kubernetes first.
@@ -459,7 +469,7 @@ vm-cluster: deb cluster ## evictd beside real kubelets with the cgroup driver sy
 
 .PHONY: bench-deployment
 bench-deployment: ## how soon evictd sends the first signal as a unit and as a process of a pod, in one run; EVICTD_ROUNDS=4
-	@EVICTD_CAMPAIGN=1 go test -count=1 -timeout 30m -v -run '^TestCampaignReactionOfADeployment$$' ./test/systemd | grep -e '^|' -e FAIL -e skipped
+	@EVICTD_CAMPAIGN=1 go $(measuring) -timeout 30m -v -run '^TestCampaignReactionOfADeployment$$' ./test/systemd | $(figures)
 
 .PHONY: vm-chart
 vm-chart: deb cluster helm ## the Helm chart beside real kubelets, which installs the unit of that machine, an upgrade during an eviction, an uninstallation
@@ -484,7 +494,7 @@ bench-stall: deb ## in that machine: what pods read back, and how long tasks wai
 
 .PHONY: cluster-campaign
 cluster-campaign: cluster ## evictions while the API server is away for 5, 30 and 150 s, and while the kubelet collects images; takes twenty minutes
-	@EVICTD_CAMPAIGN=1 go -C test/containerd test -count=1 -timeout 60m -v $(TESTFLAGS) -run '^TestCampaign(Eviction|Disk)' ./cluster
+	@EVICTD_CAMPAIGN=1 go -C test/containerd $(measuring) -timeout 60m -v $(TESTFLAGS) -run '^TestCampaign(Eviction|Disk)' ./cluster
 
 .PHONY: clean
 clean: ## remove what build made

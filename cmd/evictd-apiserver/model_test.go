@@ -36,7 +36,7 @@ func TestNothingAcknowledgedIsLost(t *testing.T) { testModel(t, 6, 120) }
 
 func TestCampaignNothingAcknowledgedIsLost(t *testing.T) {
 	campaign.Only(t)
-	testModel(t, 50, 2000)
+	testModel(t, campaign.Size(50, 2), campaign.Size(2000, 50))
 }
 
 func testModel(t *testing.T, rounds, operations int) {

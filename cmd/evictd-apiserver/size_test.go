@@ -26,7 +26,8 @@ import (
 // second by 32 clients, and how long it takes to start again.
 func TestCampaignSize(t *testing.T) {
 	campaign.Only(t)
-	for _, c := range []struct{ nodes, pods int }{{1000, 5000}, {10_000, 10_000}} {
+	type cluster struct{ nodes, pods int }
+	for _, c := range campaign.Size([]cluster{{1000, 5000}, {10_000, 10_000}}, []cluster{{10, 20}}) {
 		t.Run(fmt.Sprintf("%d nodes", c.nodes), func(t *testing.T) { measure(t, c.nodes, c.pods) })
 	}
 }

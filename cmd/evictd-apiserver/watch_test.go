@@ -23,7 +23,7 @@ func TestEachWatchSeesItsOwnChanges(t *testing.T) { testWatches(t, 10, 50) }
 
 func TestCampaignThousandWatchesOfTwoHundredClients(t *testing.T) {
 	campaign.Only(t)
-	testWatches(t, 200, 1000)
+	testWatches(t, campaign.Size(200, 4), campaign.Size(1000, 20))
 }
 
 // testWatches follows the pods of as many nodes as there are watches, and creates, binds and deletes a pod on each

@@ -164,7 +164,7 @@ func TestARecordedIncidentReplaysToTheSameDecisions(t *testing.T) { replayIncide
 
 func TestCampaignRecordedIncidents(t *testing.T) {
 	campaign.Only(t)
-	replayIncidents(t, 2000)
+	replayIncidents(t, campaign.Size(2000, 60))
 }
 
 // replayIncidents compares every eviction of random incidents with that of its

@@ -1,11 +1,17 @@
-// Package campaign marks tests that take minutes or kill much: `make campaign` runs them.
+// Package campaign marks tests that take minutes or kill much, which `make campaign` runs, and says how much they and
+// benchmarks do.
 package campaign
 
 import (
 	"os"
 	"strconv"
 	"testing"
+	"time"
 )
+
+// SmallestVariable is set if campaigns and benchmarks are to do as little as shows that they work. Their figures say
+// nothing then.
+const SmallestVariable = "EVICTD_SMALLEST"
 
 // Only skips a test unless EVICTD_CAMPAIGN=1, as `make campaign` sets it. The name of
 // such a test begins with TestCampaign.
@@ -14,6 +20,42 @@ func Only(t testing.TB) {
 	if os.Getenv("EVICTD_CAMPAIGN") != "1" {
 		t.Skip("skipped: a campaign: make campaign")
 	}
+}
+
+// Size is usual, or least if EVICTD_SMALLEST is set.
+func Size[T any](usual, least T) T {
+	if os.Getenv(SmallestVariable) != "" {
+		return least
+	}
+	return usual
+}
+
+// Count is the number in an environment variable, or Size without it. The test fails if that is no number above 0.
+func Count(t testing.TB, variable string, usual, least int) int {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return Size(usual, least)
+	}
+	n, err := strconv.Atoi(text)
+	if err != nil || n <= 0 {
+		t.Fatalf("%s=%q: expected a number above 0", variable, text)
+	}
+	return n
+}
+
+// Span is Count of a duration.
+func Span(t testing.TB, variable string, usual, least time.Duration) time.Duration {
+	t.Helper()
+	text := os.Getenv(variable)
+	if text == "" {
+		return Size(usual, least)
+	}
+	span, err := time.ParseDuration(text)
+	if err != nil || span <= 0 {
+		t.Fatalf("%s=%q: expected a duration above 0, such as 30m", variable, text)
+	}
+	return span
 }
 
 // Seed is EVICTD_SEED, or otherwise another.

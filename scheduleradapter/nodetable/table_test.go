@@ -204,7 +204,7 @@ func TestTableSaysWhatTheReferenceCounts(t *testing.T) {
 
 func TestCampaignTableSaysWhatTheReferenceCounts(t *testing.T) {
 	campaign.Only(t)
-	compareWithReference(t, 8, 10_000)
+	compareWithReference(t, 8, campaign.Size(10_000, 100))
 }
 
 // compareWithReference makes changes from each seed.

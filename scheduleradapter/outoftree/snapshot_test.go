@@ -137,7 +137,7 @@ func TestSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
 
 func TestCampaignSnapshotBroughtUpToDateEqualsOneMadeFromScratch(t *testing.T) {
 	campaign.Only(t)
-	for seed := range uint64(200) {
+	for seed := range campaign.Size[uint64](200, 1) {
 		compareWithScratch(t, seed)
 	}
 }

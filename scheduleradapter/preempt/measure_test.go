@@ -48,7 +48,7 @@ func TestSumsAgreeWithTryingOut(t *testing.T) {
 
 func TestCampaignSumsAgreeWithTryingOut(t *testing.T) {
 	campaign.Only(t)
-	compareWithTrial(t, 20_000)
+	compareWithTrial(t, campaign.Size(20_000, 400))
 }
 
 func compareWithTrial(t *testing.T, rounds int) {

@@ -212,7 +212,7 @@ func TestVictimsAreThoseOfTheReference(t *testing.T) {
 
 func TestCampaignVictimsAreThoseOfTheReference(t *testing.T) {
 	campaign.Only(t)
-	compareWithReference(t, 20_000)
+	compareWithReference(t, campaign.Size(20_000, 400))
 }
 
 // compareWithReference preempts in random clusters and compares the cost with that of a

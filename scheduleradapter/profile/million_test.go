@@ -17,6 +17,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
@@ -118,11 +119,11 @@ func BenchmarkMillion(b *testing.B) {
 	if os.Getenv("EVICTD_MILLION") == "" {
 		b.Skip("needs EVICTD_MILLION=1, which make bench-million sets: several minutes and 4 GiB of memory")
 	}
-	nodes, checks := numberOf(b, "EVICTD_NODES", 1_000_000), numberOf(b, "EVICTD_CHECKS", 10_000)
+	nodes, checks := campaign.Count(b, "EVICTD_NODES", 1_000_000, 1000), campaign.Count(b, "EVICTD_CHECKS", 10_000, 10)
 	for _, workload := range []struct {
 		name                string
 		sizes, pods, checks int
-	}{{"identical pods", 1, nodes, checks / 2}, {"pods of 200 sizes", 200, max(nodes/50, 5000), checks - checks/2}} {
+	}{{"identical pods", 1, nodes, checks / 2}, {"pods of 200 sizes", 200, max(nodes/50, campaign.Size(5000, 100)), checks - checks/2}} {
 		b.Run(fmt.Sprintf("%s/%d nodes", workload.name, nodes), func(b *testing.B) {
 			empty := heap()
 			w := newHugeCluster(b, nodes)
@@ -175,16 +176,6 @@ func (w *hugeCluster) fill(b *testing.B, pods, checks int, pod func(int) *nodeta
 	b.ReportMetric(float64(cached.Nanoseconds())/float64(pods-compared), "cpu-ns/pod")
 	b.ReportMetric(float64(full.Nanoseconds())/float64(max(compared, 1)), "cpu-ns/pod-uncached")
 	b.ReportMetric(float64(compared), "compared")
-}
-
-func numberOf(b *testing.B, variable string, otherwise int) int {
-	text := os.Getenv(variable)
-	if text == "" {
-		return otherwise
-	}
-	n, err := strconv.Atoi(text)
-	require.NoError(b, err)
-	return n
 }
 
 // heap is the memory that is in use.

@@ -137,7 +137,7 @@ func TestRandomDaysMatchTheReference(t *testing.T) {
 
 func TestCampaignRandomDaysMatchTheReference(t *testing.T) {
 	campaign.Only(t)
-	runRandomDays(t, 64, 10_000)
+	runRandomDays(t, 64, campaign.Size(10_000, 20))
 }
 
 func runRandomDays(t *testing.T, seeds uint64, steps int) {

@@ -24,6 +24,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/sandbox"
 )
 
@@ -250,6 +251,18 @@ func (p part) test(ctx context.Context, gotestsum, events, programs string, flag
 		return r
 	}
 	r.built, begun = time.Since(begun), time.Now()
+	if len(packages) > 0 {
+		r.err = p.runTests(ctx, gotestsum, events, programs, flags, packages)
+	}
+	for _, t := range p.targets {
+		r.err = errors.Join(r.err, t.make(ctx))
+	}
+	r.took = time.Since(begun)
+	return r
+}
+
+// runTests runs the tests of packages.
+func (p part) runTests(ctx context.Context, gotestsum, events, programs string, flags, packages []string) error {
 	// Without DWARF (-w) a test binary links in half of the time; `make check` vets.
 	args := []string{"--format=pkgname", "--format-hide-empty-pkg", "--hide-summary=skipped", "--jsonfile=" + events, "--", "-vet=off", "-ldflags=-w", "-count=1", "-timeout=60m"}
 	if p.run != "" {
@@ -257,9 +270,31 @@ func (p part) test(ctx context.Context, gotestsum, events, programs string, flag
 	}
 	test := command(ctx, gotestsum, slices.Concat(args, flags, packages)...)
 	test.Dir, test.Env = p.module, append(append(os.Environ(), sandbox.ProgramsVariable+"="+programs), p.env...)
-	r.err = test.Run()
-	r.took = time.Since(begun)
-	return r
+	return test.Run()
+}
+
+// shown is how many of the last lines of a target that fails are shown.
+const shown = 60
+
+// make makes a target at its smallest, if its foreign programs could be built. Its output is shown if it fails.
+func (t target) make(ctx context.Context) error {
+	if why, err := os.ReadFile(filepath.Join("test", t.foreign, "bin/unavailable")); t.foreign != "" && err == nil {
+		fmt.Printf("left out: make %s: %s\n", t.name, strings.TrimSpace(string(why)))
+		return nil
+	}
+	begun := time.Now()
+	c := exec.CommandContext(ctx, "make", "--no-print-directory", t.name)
+	c.Env = append(os.Environ(), campaign.SmallestVariable+"=1")
+	c.Cancel = func() error { return c.Process.Signal(syscall.SIGTERM) }
+	out, err := c.CombinedOutput()
+	if err != nil {
+		lines := strings.Split(string(out), "\n")
+		err = fmt.Errorf("make %s: %w", t.name, err)
+		fmt.Printf("✖  %v\n%s\n", err, strings.Join(lines[max(0, len(lines)-shown):], "\n"))
+		return err
+	}
+	fmt.Printf("✓  make %s (%v)\n", t.name, time.Since(begun).Round(time.Second))
+	return nil
 }
 
 // command writes to the standard output and gets SIGTERM when ctx ends.

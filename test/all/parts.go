@@ -17,8 +17,15 @@ type part struct {
 	env      []string // more variables
 	builds   []string // make targets that are made first
 	foreign  []string // make targets of foreign programs, which are made beside the tests of the parts before
+	targets  []target // are made after the tests
 	takes    string   // what the builds take the first time; empty for little
 	needs    []need   // beside Go, git and make
+}
+
+// target is a benchmark or a campaign of the Makefile. It is made at its smallest, so that it works when it is needed.
+type target struct {
+	name    string
+	foreign string // directory of test/ with the foreign programs that it takes; empty for none
 }
 
 // need is a program that tests of a part run, and the Debian package that has it.
@@ -110,6 +117,15 @@ var parts = []part{
 		name: "browser", tests: "the status pages in Chromium",
 		module: "test/browser", packages: []string{"./..."},
 		needs: []need{{"chromium", "chromium"}},
+	},
+	{
+		name: "benchmarks", tests: "each benchmark and each campaign of this host, at its smallest",
+		targets: []target{
+			{"bench", ""}, {"bench-million", ""}, {"bench-reaction", ""}, {"bench-deployment", ""}, {"campaign", "controlplane"},
+			{"bench-cluster", "controlplane"}, {"bench-devices", "controlplane"}, {"bench-live", "controlplane"},
+			{"bench-containers", "containerd"}, {"bench-kubelet", "controlplane"}, {"cluster-campaign", "controlplane"},
+		},
+		foreign: []string{"cluster-if-possible"},
 	},
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",

@@ -19,7 +19,7 @@ func TestRandomScenarios(t *testing.T) { compareScenarios(t, 0, 200) }
 
 func TestCampaignRandomScenarios(t *testing.T) {
 	campaign.Only(t)
-	compareScenarios(t, campaign.Seed(t, 1000), 20_000)
+	compareScenarios(t, campaign.Seed(t, 1000), campaign.Size(20_000, 10))
 }
 
 // compareScenarios compares until the first difference, which it shrinks.

@@ -1,14 +1,12 @@
 package node_test
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"math"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"text/tabwriter"
@@ -39,10 +37,7 @@ type bomb struct {
 // end a bomb. How fast evictd does, it reports.
 func TestCampaignMemoryBombs(t *testing.T) {
 	campaign.Only(t)
-	count, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_BOMBS"), "500"))
-	if err != nil {
-		t.Fatal("EVICTD_BOMBS:", err)
-	}
+	count := campaign.Count(t, "EVICTD_BOMBS", 500, 4)
 	n := harness.NewNode(t, bombNode, nodePIDs)
 	checkReplay(n)
 	bystanders := []*harness.Pod{

@@ -1,12 +1,10 @@
 package node_test
 
 import (
-	"cmp"
 	"fmt"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -25,10 +23,7 @@ import (
 // another.
 func TestCampaignKillsOfDaemonAndAgent(t *testing.T) {
 	campaign.Only(t)
-	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
-	if err != nil {
-		t.Fatal("EVICTD_ROUNDS:", err)
-	}
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 50, 4)
 	seed := rand.Uint64()
 	t.Logf("seed %d", seed)
 	random := rand.New(rand.NewPCG(seed, 0))

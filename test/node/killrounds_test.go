@@ -1,14 +1,12 @@
 package node_test
 
 import (
-	"cmp"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -30,10 +28,7 @@ import (
 // round, while pods are being scheduled, run and evicted.
 func TestCampaignKilledProgramsLoseNoPod(t *testing.T) {
 	campaign.Only(t)
-	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
-	if err != nil {
-		t.Fatal("EVICTD_ROUNDS:", err)
-	}
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 50, 4)
 	killRounds(t, rounds)
 }
 

@@ -3,10 +3,8 @@ package node_test
 import (
 	"cmp"
 	"fmt"
-	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -14,6 +12,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/eviction"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/nodestatus"
@@ -22,7 +21,7 @@ import (
 )
 
 // shortageLasts is how long a shortage of TestLadder is watched.
-const shortageLasts = 20 * time.Second
+var shortageLasts = campaign.Size(20*time.Second, 5*time.Second)
 
 // shortage is a shortage of memory on a node of 512 MiB, and the step that is taken before an eviction.
 type shortage struct {
@@ -128,8 +127,7 @@ var shortages = []shortage{
 // an eviction.
 func TestLadder(t *testing.T) {
 	machine.Need(t)
-	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "1"))
-	require.NoError(t, err)
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 1, 1)
 	fmt.Println("| shortage | step | evicted | wrong victims | under the threshold | work of the bystander | it waited for memory |")
 	for _, s := range shortages {
 		for range rounds {

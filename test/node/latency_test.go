@@ -1,11 +1,8 @@
 package node_test
 
 import (
-	"cmp"
 	"fmt"
-	"os"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
@@ -26,10 +23,7 @@ import (
 // condition, the taint, and the evicted pod.
 func TestCampaignFromCrossingToTheCluster(t *testing.T) {
 	campaign.Only(t)
-	rounds, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_ROUNDS"), "50"))
-	if err != nil {
-		t.Fatal("EVICTD_ROUNDS:", err)
-	}
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 50, 2)
 	n := harness.NewNode(t, nodeMemory, nodePIDs)
 	a := kube.New(n)
 	d := runWith(n, a, sandbox.Mode("native"), hardMemory, sandbox.Transition("2s"))

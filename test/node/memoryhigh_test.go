@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/test/harness"
@@ -153,8 +154,7 @@ func passesBy(d *harness.Evictd, source string) (sum int) {
 func TestCostOfMarks(t *testing.T) {
 	n := newMachine(t)
 	high := highFile(n)
-	rounds, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
-	rounds = max(3, rounds)
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 3, 1)
 	of := map[bool]*costs{true: {}, false: {}}
 	for round := range rounds {
 		for _, marks := range []bool{round%2 == 0, round%2 != 0} {
@@ -213,8 +213,9 @@ func (c *costs) measure(t *testing.T, d *harness.Evictd, pod *harness.Pod, high 
 		return
 	}
 	before := passesBy(d, "")
-	<-time.After(time.Minute)
-	c.passes = append(c.passes, float64(passesBy(d, "")-before))
+	watched := campaign.Size(time.Minute, time.Second)
+	<-time.After(watched)
+	c.passes = append(c.passes, float64(passesBy(d, "")-before)/watched.Minutes())
 }
 
 func median(of []float64) float64 {

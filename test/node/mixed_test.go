@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"sync"
 	"testing"
 
@@ -37,10 +36,7 @@ type mixture struct {
 // about, or that pod where there was no need, or where the kernel kills.
 func TestCampaignMixedRuns(t *testing.T) {
 	campaign.Only(t)
-	count, err := strconv.Atoi(cmp.Or(os.Getenv("EVICTD_RUNS"), "504"))
-	if err != nil {
-		t.Fatal("EVICTD_RUNS:", err)
-	}
+	count := campaign.Count(t, "EVICTD_RUNS", 504, 1)
 	kinds := mixtures(t)
 	each, runs := max(1, count/len(kinds)), 0
 	for i := range kinds {

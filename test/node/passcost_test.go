@@ -5,11 +5,11 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
-	"strconv"
 	"testing"
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
 	"github.com/evictd/evictd/stats"
@@ -45,7 +45,7 @@ func TestCostOfPasses(t *testing.T) {
 	limit, _ := n.Cgroups.MemoryHighFile(limited.Group)
 	d := protect(n, machineHard+"\nhousekeepingInterval: 5s")
 	d.AwaitPods(memorySignal, limited, near)
-	const watched = 30 * time.Second // without a question, which costs more than a pass
+	watched := campaign.Size(30*time.Second, time.Second) // without a question, which costs more than a pass
 	look := func() passCost {
 		return passCost{time.Now(), processorTime(t, machine.Show(t, "MainPID")), passesBy(d, ""), memoryEvents(t, limit, "max")}
 	}
@@ -71,9 +71,9 @@ func TestCostOfPasses(t *testing.T) {
 			func() { near.Do("hold 0") },
 		},
 	}
-	rounds, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 3, 1)
 	costs := make([][]passCost, len(states))
-	for range max(3, rounds) {
+	for range rounds {
 		for i := range states {
 			states[i].begin()
 			before := look()

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/evictd/evictd/cgroup"
+	"github.com/evictd/evictd/internal/campaign"
 	"github.com/evictd/evictd/internal/podspec"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
@@ -84,10 +85,10 @@ type holder struct {
 
 // TestBesidePeers judges nothing: each line that begins with | is one run.
 func TestBesidePeers(t *testing.T) {
-	runs, _ := strconv.Atoi(os.Getenv("EVICTD_ROUNDS"))
+	runs := campaign.Count(t, "EVICTD_ROUNDS", 1, 1)
 	for _, g := range guards {
-		for _, b := range bombs {
-			for range max(1, runs) {
+		for _, b := range bombs[:campaign.Size(len(bombs), 1)] {
+			for range runs {
 				n := newMachine(t)
 				guardBy(n, g)
 				r := measure(n, g, b.pods, b.rate)

@@ -19,7 +19,7 @@ func TestRandomWorlds(t *testing.T) { compareWorlds(t, 0, 200) }
 
 func TestCampaignRandomWorlds(t *testing.T) {
 	campaign.Only(t)
-	compareWorlds(t, campaign.Seed(t, 1000), 10_000)
+	compareWorlds(t, campaign.Seed(t, 1000), campaign.Size(10_000, 10))
 }
 
 // compareWorlds compares until the first difference, which it shrinks.

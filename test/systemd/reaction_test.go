@@ -36,7 +36,7 @@ housekeepingInterval: 1s
 `
 
 // bombsOfAnInstallation are the bombs between two installations.
-const bombsOfAnInstallation = 5
+var bombsOfAnInstallation = campaign.Size(5, 1)
 
 // TestCampaignReactionOfADeployment judges nothing: its lines that begin with | are a table of how soon after
 // the crossing of the threshold evictd sends the first signal to a pod that takes 400 MiB/s, as
@@ -44,13 +44,7 @@ const bombsOfAnInstallation = 5
 // EVICTD_ROUNDS times.
 func TestCampaignReactionOfADeployment(t *testing.T) {
 	campaign.Only(t)
-	rounds := 4
-	if text := os.Getenv("EVICTD_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("EVICTD_ROUNDS: %v", err)
-		}
-	}
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 4, 1)
 	p := &pod{boot(t, "")}
 	p.prepare()
 	p.makeOtherHost()

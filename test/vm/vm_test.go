@@ -315,7 +315,7 @@ func (m *machine) payload(t *testing.T, b boot) (disk string) {
 	var script strings.Builder
 	script.WriteString("while sleep 10; do cat /proc/uptime; done >/dev/ttyS0 &\n")
 	script.WriteString("export EVICTD_MACHINE=1 EVICTD_PROGRAMS=/usr/bin HOME=/root\n")
-	for _, name := range []string{"EVICTD_BOMBS", "EVICTD_ROUNDS", "EVICTD_RUNS"} {
+	for _, name := range []string{"EVICTD_BOMBS", "EVICTD_ROUNDS", "EVICTD_RUNS", "EVICTD_SMALLEST"} {
 		fmt.Fprintf(&script, "export %s=%s\n", name, os.Getenv(name))
 	}
 	if !b.kept {

@@ -215,7 +215,7 @@ func TestInterPodSaysWhatTheReferenceDoes(t *testing.T) {
 
 func TestCampaignInterPodSaysWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithReference(t, 20_000)
+	compareWithReference(t, campaign.Size(20_000, 400))
 }
 
 func compareWithReference(t *testing.T, clusters int) {

@@ -113,7 +113,7 @@ func TestResourcesSayWhatTheReferenceDoes(t *testing.T) {
 
 func TestCampaignResourcesSayWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithReference(t, 1000)
+	compareWithReference(t, campaign.Size(1000, 20))
 }
 
 // compareWithReference makes enough nodes for several words of a set: free, full, and

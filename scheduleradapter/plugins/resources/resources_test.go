@@ -98,7 +98,7 @@ func TestPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
 
 func TestCampaignPluginThatRemembersSaysWhatANewOneSays(t *testing.T) {
 	campaign.Only(t)
-	compareWithNew(t, 20_000)
+	compareWithNew(t, campaign.Size(20_000, 500))
 }
 
 // compareWithNew compares a plugin with caches and a new one after random changes

@@ -275,7 +275,7 @@ func TestSpreadSaysWhatTheReferenceDoes(t *testing.T) {
 
 func TestCampaignSpreadSaysWhatTheReferenceDoes(t *testing.T) {
 	campaign.Only(t)
-	compareWithReference(t, 20_000)
+	compareWithReference(t, campaign.Size(20_000, 400))
 }
 
 func compareWithReference(t *testing.T, clusters int) {

@@ -49,13 +49,7 @@ var protectors = []protector{
 // median and the maximum of EVICTD_ROUNDS rounds each.
 func TestCampaignReactionBesideAKubelet(t *testing.T) {
 	campaign.Only(t)
-	rounds := 3
-	if text := os.Getenv("EVICTD_ROUNDS"); text != "" {
-		var err error
-		if rounds, err = strconv.Atoi(text); err != nil {
-			t.Fatalf("EVICTD_ROUNDS: %v", err)
-		}
-	}
+	rounds := campaign.Count(t, "EVICTD_ROUNDS", 3, 1)
 	kubelet := map[string]any{
 		"evictionHard":                     map[string]string{"memory.available": fmt.Sprint(kubeletsThreshold, "Mi"), "nodefs.available": "0%", "nodefs.inodesFree": "0%", "imagefs.available": "0%", "imagefs.inodesFree": "0%"},
 		"evictionPressureTransitionPeriod": "5s",

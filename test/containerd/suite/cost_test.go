@@ -18,10 +18,10 @@ import (
 )
 
 // What the node of the campaign runs: as many pods as a node takes, nearly.
-const (
-	crowdPods       = 100
-	containersOfPod = 5
-	measured        = time.Minute
+var (
+	crowdPods       = campaign.Size(100, 4)
+	containersOfPod = campaign.Size(5, 2)
+	measured        = campaign.Size(time.Minute, 2*time.Second)
 )
 
 // crowd starts the pods of the campaign.

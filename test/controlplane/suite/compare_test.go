@@ -67,7 +67,7 @@ func TestRandomRequestsAreAnsweredAsByAKubeAPIServer(t *testing.T) {
 
 func TestCampaignRandomRequestsAreAnsweredAsByAKubeAPIServer(t *testing.T) {
 	campaign.Only(t)
-	compareWorlds(t, campaign.Seed(t, uint64(time.Now().UnixNano())), 2000)
+	compareWorlds(t, campaign.Seed(t, uint64(time.Now().UnixNano())), campaign.Size(2000, 2))
 }
 
 func compareWorlds(t *testing.T, seed uint64, worlds int) {
