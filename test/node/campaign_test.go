@@ -74,7 +74,7 @@ func TestCampaignMemoryBombs(t *testing.T) {
 // explode runs one bomb, a pod of its own, to its end.
 func explode(n *harness.Node, d *harness.Evictd, i, rate int, stubborn bool) bomb {
 	n.T.Helper()
-	p := n.Start(fmt.Sprintf("bomb-%d", i), sandbox.Spec{})
+	p := n.Start(fmt.Sprintf("bomb-%d", i), sandbox.Spec{Request: "1Mi"}) // a BestEffort pod is not admitted under pressure
 	stamps := filepath.Join(n.Dir, p.Name)
 	b := bomb{kind: map[int]string{0: "flat out"}[rate]}
 	if rate > 0 {
