@@ -2,8 +2,8 @@ package eviction
 
 import "time"
 
-// missing is what the signal lacks of the threshold and its minimum reclaim. What pods still hold that are
-// ending, whatever for, is expected to be free soon; of a disk it is not.
+// missing is what the signal lacks of the threshold and its minimum reclaim. Memory and process ids that ending pods
+// still hold are expected to be free soon, whatever the pods are ended for; disk space is not.
 func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, known bool) {
 	o := in.Signals[t.Signal]
 	available, measured := o.Available.Get()
@@ -37,8 +37,8 @@ func (st *State) frees(c *Candidate, s Signal, l Layout) int64 {
 	return c.frees(s, l)
 }
 
-// ending says whether the pod has been sent SIGKILL or is about to be, as a pod is that was not admitted or is over a limit of
-// its own, and is neither stuck nor overdue.
+// ending says whether the pod has been sent SIGKILL or will be within a second, and is neither stuck nor overdue. A second is
+// the grace of a pod that was not admitted or is over a limit of its own.
 func (st *State) ending(p *Pod, now time.Time) bool {
 	at := st.indexInFlight(p.UID)
 	if at < 0 {

@@ -48,11 +48,11 @@ func nameOfStatic(mirror *v1.Pod, node string) string {
 	return mirror.Namespace + "/" + strings.TrimSuffix(mirror.Name, "-"+node)
 }
 
-// Plain has the mirrors of static pods that no kubelet has made for pods like others: a pod says itself that it is one, and would
-// be exempt from eviction.
+// Plain treats a mirror of a static pod that no kubelet has made as a pod like others. A pod only has to say that it is a mirror,
+// and would be exempt from eviction.
 type Plain struct{ made map[*v1.Pod]*v1.Pod }
 
-// Pods replaces each mirror that is of no manifest. What it returns for a pod is the same as long as it is given that pod.
+// Pods replaces each mirror that has no manifest by a copy without the annotations. The copy of a pod stays the same from call to call.
 func (p *Plain) Pods(manifests, cluster []*v1.Pod, node string) []*v1.Pod {
 	made, all := map[*v1.Pod]*v1.Pod{}, slices.Clone(cluster)
 	for i, pod := range all {

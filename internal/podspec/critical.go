@@ -19,7 +19,7 @@ const (
 	configHash   = "kubernetes.io/config.hash"
 )
 
-// Unclaim removes what has a pod for a static one or its mirror: only a kubelet may say so.
+// Unclaim removes the annotations by which a pod counts as static or as a mirror, which only a kubelet may set.
 func Unclaim(pod *v1.Pod) {
 	for _, name := range []string{v1.MirrorPodAnnotationKey, configSource, configHash} {
 		delete(pod.Annotations, name)

@@ -129,7 +129,7 @@ func (s *DiskScanner) scan(ctx context.Context, whole bool, pause time.Duration,
 		r.overlays = s.overlays()
 	}
 	s.dropReturned()
-	// A pod that takes long is scanned after the others: they do not wait for it.
+	// Pods that take long are scanned last, so that no other pod waits for them.
 	pods, complete := slices.SortedStableFunc(slices.Values(*s.pods.Load()), func(a, b *PodDisk) int { return cmp.Compare(a.took, b.took) }), true
 	for _, pod := range s.answering(pods) {
 		for t := range pod.trees {
