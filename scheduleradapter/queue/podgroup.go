@@ -26,6 +26,10 @@ type podGroup struct {
 	object *schedulingv1beta1.PodGroup // nil: the queue does not have the PodGroup
 	entry  *Entry                      // nil: no pod is queued
 	pods   map[types.UID]*Entry        // queued, ungrouped, in flight and binding
+	// failed counts the attempts since a pod of the group was bound of which a binding failed: the entry of the attempt is
+	// gone by then. late: one failed while the group was in flight again.
+	failed int
+	late   bool
 }
 
 // IsPodGroup reports whether the entry is a pod group, whose Pod is only its name,
@@ -150,6 +154,10 @@ func (q *Queue) join(now time.Time, e *Entry) Place {
 			at:      [slots]int{-1, -1},
 			group:   g,
 		}
+		if g.failed > 0 {
+			g.entry.Errors = g.failed
+			g.entry.Backoff = q.backoffExpiration(g.entry, now)
+		}
 	}
 	q.insert(g.entry, e)
 	q.settle(now, g.entry)
@@ -179,7 +187,11 @@ func byMembership(a, b *Entry) int {
 func (q *Queue) settle(now time.Time, group *Entry) {
 	switch group.place {
 	case Nowhere, Active:
-		q.enqueue(group, now, queueImmediately, group.by, podAdded)
+		strategy := queueImmediately
+		if group.Errors > 0 {
+			strategy = queueAfterBackoff
+		}
+		q.enqueue(group, now, strategy, group.by, podAdded)
 	case Backoff:
 		q.enqueue(group, now, queueAfterBackoff, group.by, podAdded)
 	}
@@ -254,6 +266,11 @@ func (q *Queue) updateMember(now time.Time, e *Entry, old *nodetable.Pod, change
 // group's attempt, or joins the group again.
 func (q *Queue) failMember(now time.Time, e *Entry, by Rejection, isError bool) Place {
 	e.Timestamp, e.Flushed = now, false
+	if g := e.group; e.place == Binding && g.entry == nil {
+		g.failed++
+	} else {
+		g.late = g.late || e.place == Binding
+	}
 	if isError {
 		e.Errors++
 	} else {
@@ -287,6 +304,10 @@ func (q *Queue) EndPodGroup(now time.Time, e *Entry, code framework.Code) Place 
 			attempted = attempted || pod.Attempts > 0
 		}
 	}
+	if g.late && code == framework.Success {
+		code = framework.Error
+	}
+	g.late = false
 	if len(left) == 0 {
 		q.dissolve(g)
 		q.drop(g)

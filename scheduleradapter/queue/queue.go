@@ -180,6 +180,9 @@ func (q *Queue) Delete(uid types.UID) {
 	delete(q.entries, uid)
 	e.Gate = framework.Status{}
 	if e.group != nil {
+		if e.place == Binding {
+			e.group.failed = 0
+		}
 		delete(e.group.pods, uid)
 		q.leave(q.latest, e)
 		q.drop(e.group)
