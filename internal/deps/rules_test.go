@@ -74,7 +74,7 @@ var arrows = []arrow{
 	{"test/bench", []string{"cgroup", "eviction", "internal/process", "internal/sandbox", "nodestatus", "stats"}, "the bench is a node, and another program that decides by the core"},
 	{"test/harness", []string{"cgroup", "cgroup/cgrouptest", "internal/procfs", "internal/process", "internal/require", "internal/sandbox", "internal/wait", "internal/workload", "nodestatus", "stats"}, "tests see evictd by its status document alone"},
 	{"test/harness/kube", []string{"internal/kubeclient", "internal/require", "internal/sandbox", "internal/wait", "test/harness"}, "tests of running programs reach an API server here"},
-	{"test/all", []string{"internal/campaign", "internal/sandbox", "test/benchmarks"}, "tests are run here, and look for the programs where sandbox says"},
+	{"test/all", []string{"internal/campaign", "internal/sandbox"}, "tests are run here, and look for the programs where sandbox says"},
 	{"test/controlplane/apiserver", []string{"internal/kubeclient", "internal/process", "internal/sandbox", "internal/wait"}, "an API server runs as a process, whatever is tested on it"},
 	{"test/controlplane/scheduler", []string{"internal/process", "internal/sandbox"}, "a scheduler runs as a process, whatever is tested by it"},
 	{"test/controlplane/bench", []string{"internal/sandbox", "test/controlplane/apiserver", "test/controlplane/scheduler"}, "the bench drives the built scheduler"},
