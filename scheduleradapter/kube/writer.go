@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -12,6 +13,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+	utilnet "k8s.io/apimachinery/pkg/util/net"
 	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
@@ -101,10 +103,33 @@ func (t *traffic) pause() <-chan struct{} {
 	return t.quiet
 }
 
-// Bind creates the Binding of a pod, by uid.
+// bindPauses are the pauses before a Binding is repeated that a server in trouble did not take. Source: kube-scheduler
+// (util.BindPod, retry.DefaultBackoff).
+var bindPauses = []time.Duration{10 * time.Millisecond, 50 * time.Millisecond, 250 * time.Millisecond}
+
+// Bind creates the Binding of a pod, by uid. A server may have taken one without an answer: that the pod has the node already is a
+// success then.
 func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
 	w.urgent.enter()
 	defer w.urgent.leave()
+	err := w.bind(ctx, pod, node)
+	for _, pause := range bindPauses {
+		if !isTransient(err) {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return err
+		case <-time.After(pause):
+		}
+		if err = w.bind(ctx, pod, node); isBoundTo(err, node.Name.Value()) {
+			return nil
+		}
+	}
+	return err
+}
+
+func (w *Writer) bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.Node) error {
 	object := pod.Object
 	return w.binds.do(ctx, func(ctx context.Context) error {
 		// Pods.Bind makes query parameters by reflection, also of no options.
@@ -114,6 +139,15 @@ func (w *Writer) Bind(ctx context.Context, pod *nodetable.Pod, node *nodetable.N
 			Target:     v1.ObjectReference{Kind: "Node", Name: node.Name.Value()},
 		}).Do(ctx).Error()
 	})
+}
+
+func isTransient(err error) bool {
+	return apierrors.IsInternalError(err) || apierrors.IsServiceUnavailable(err) || utilnet.IsConnectionRefused(err)
+}
+
+// isBoundTo says whether a Binding was refused because the pod has that node.
+func isBoundTo(err error, node string) bool {
+	return apierrors.IsConflict(err) && strings.Contains(err.Error(), fmt.Sprintf("is already assigned to node %q", node))
 }
 
 // PatchStatus queues a status, merged with a queued one of the pod.

@@ -22,6 +22,8 @@ var groups = Config{
 }
 
 // TestAPodGroupWhoseBindingsFailBacksOff has an API server refuse the bindings of a group after each attempt, until one pod is bound.
+//
+// rule: S1.116
 func TestAPodGroupWhoseBindingsFailBacksOff(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
 	q := New(now, groups)
