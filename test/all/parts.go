@@ -119,13 +119,12 @@ var parts = []part{
 		needs: []need{{"chromium", "chromium"}},
 	},
 	{
-		name: "benchmarks", tests: "each benchmark and each campaign of this host, at its smallest",
+		name: "benchmarks", tests: "benchmarks of this host, at their smallest",
 		targets: []target{
-			{"bench", ""}, {"bench-million", ""}, {"bench-reaction", ""}, {"bench-deployment", ""}, {"campaign", "controlplane"},
-			{"bench-cluster", "controlplane"}, {"bench-devices", "controlplane"}, {"bench-live", "controlplane"},
-			{"bench-containers", "containerd"}, {"bench-kubelet", "controlplane"}, {"cluster-campaign", "controlplane"},
+			{"bench-million", ""}, {"bench-reaction", ""}, {"bench-deployment", ""},
+			{"bench-cluster", "controlplane"}, {"bench-devices", "controlplane"}, {"bench-live", "controlplane"}, {"bench-containers", "containerd"},
 		},
-		foreign: []string{"cluster-if-possible"},
+		foreign: []string{"controlplane-if-possible", "containerd-if-possible"},
 	},
 	{
 		name: "vm", tests: "the Debian package in a virtual machine, cgroup v2 and v1, and beside a kubelet there",
