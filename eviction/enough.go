@@ -1,6 +1,10 @@
 package eviction
 
-import "time"
+import (
+	"time"
+
+	v1 "k8s.io/api/core/v1"
+)
 
 // missing is what the signal lacks of the threshold and its minimum reclaim. Memory and process ids that ending pods
 // still hold are expected to be free soon, whatever the pods are ended for; disk space is not.
@@ -28,17 +32,20 @@ func (st *State) missing(cfg *Config, in *Input, t *Threshold) (amount int64, kn
 	return missing, true
 }
 
-// frees is what the end of a victim in flight frees, in the signal's unit: of a container that is restarted, the
-// memory of that.
+// frees is what the end of a victim in flight frees, in the signal's unit. A container that is restarted frees its
+// memory, and nothing that is known of other resources.
 func (st *State) frees(c *Candidate, s Signal, l Layout) int64 {
 	if f := st.Victim(c.Pod.UID); f != nil && f.Container != "" {
+		if s.Resource() != v1.ResourceMemory {
+			return 0
+		}
 		return c.ContainerMemory(f.Container).Or(0)
 	}
 	return c.frees(s, l)
 }
 
-// ending says whether the pod has been sent SIGKILL or will be within a second, and is neither stuck nor overdue. A second is
-// the grace of a pod that was not admitted or is over a limit of its own.
+// ending says whether the pod is expected to end soon: it was sent SIGKILL, or it has a second of grace because it was not
+// admitted or is over a limit of its own. A pod that is stuck or overdue is not.
 func (st *State) ending(p *Pod, now time.Time) bool {
 	at := st.indexInFlight(p.UID)
 	if at < 0 {

@@ -90,7 +90,7 @@ var signals = [...]struct {
 	PodEphemeralStorageLimit:       {"ephemeralpodfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 	ContainerEphemeralStorageLimit: {"ephemeralcontainerfs.limit", DiskPressure, v1.ResourceEphemeralStorage, nodeFs, resource.BinarySI},
 
-	// No other victim is waited for, and no condition is raised, because of it.
+	// No condition is raised because of it. Other victims wait only for what its pod holds.
 	Admission: {"admission", DiskPressure, "admission", noFs, resource.DecimalSI},
 }
 

@@ -8,20 +8,20 @@ import (
 // is room for 5,000 pods.
 const maxHeld = 24 << 20
 
-// budget is what evictd holds of one agent's messages: an API server or a runtime may list without end, and an agent may have been
-// taken over.
+// budget bounds what evictd holds of the messages of one agent. An API server or a runtime may list without end, and an
+// attacker may have taken over the agent.
 type budget struct {
-	held map[string]int // bytes, by the kind and id of what they are about
+	held map[string]int // bytes, by the kind and id of the object
 	used int
 	full bool // something was refused, which was logged
 }
 
 func newBudget() *budget { return &budget{held: map[string]int{}} }
 
-// allows says whether a message of a size may be held, and counts it.
+// allows counts a message, size in bytes, and says whether evictd may hold it.
 func (b *budget) allows(m *wire.FromAgent, size int) bool {
-	key := subject(m)
-	if m.Deleted != "" || m.Removed != "" {
+	key, removed := subject(m)
+	if removed {
 		size = 0
 	}
 	now := b.used + size - b.held[key]
@@ -35,24 +35,25 @@ func (b *budget) allows(m *wire.FromAgent, size int) bool {
 	return true
 }
 
-// subject is the kind and id of what a message is about; "" where nothing of it is held.
-func subject(m *wire.FromAgent) string {
+// subject is the kind and id of the object that a message is about, by the first field that handle looks at; "" if evictd holds
+// nothing of the message. removed: the object does not exist any more.
+func subject(m *wire.FromAgent) (key string, removed bool) {
 	const pod, runtime = "pod ", "runtime "
 	switch {
-	case m.Pod != nil:
-		return pod + string(m.Pod.UID)
+	case m.Pod != nil && m.Pod.UID != "":
+		return pod + string(m.Pod.UID), false
 	case m.Deleted != "":
-		return pod + string(m.Deleted)
-	case m.Sandbox != nil:
-		return runtime + m.Sandbox.ID
-	case m.Container != nil:
-		return runtime + m.Container.ID
-	case m.Image != nil:
-		return runtime + m.Image.ID
-	case m.Removed != "":
-		return runtime + m.Removed
+		return pod + string(m.Deleted), true
 	case m.Runc != nil:
-		return "runc"
+		return "runc", false
+	case m.Sandbox != nil:
+		return runtime + m.Sandbox.ID, false
+	case m.Container != nil:
+		return runtime + m.Container.ID, false
+	case m.Image != nil:
+		return runtime + m.Image.ID, false
+	case m.Removed != "":
+		return runtime + m.Removed, true
 	}
-	return ""
+	return "", false
 }

@@ -28,6 +28,13 @@ func TestAnAgentHasEvictdHoldNoMoreThanABound(t *testing.T) {
 			t.Errorf("%+v is refused", m)
 		}
 	}
+	for _, m := range []*wire.FromAgent{ // a removal beside an object makes no room
+		{Pod: &v1.Pod{ObjectMeta: metav1.ObjectMeta{UID: "new"}}, Deleted: "new"}, {Sandbox: &inventory.Sandbox{ID: "s"}, Removed: "s"},
+	} {
+		if b.allows(m, size) {
+			t.Errorf("%+v has room", m)
+		}
+	}
 	container := &wire.FromAgent{Container: &inventory.Container{ID: "c"}}
 	if b.allows(container, 100) {
 		t.Error("a container has room")
