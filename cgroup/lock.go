@@ -13,9 +13,9 @@ import (
 // so locked, by every user of the node.
 var lockedFiles = [...][]string{V1: {"memory.force_empty"}, V2: {"memory.reclaim", "cgroup.kill"}}
 
-// Lock takes the exclusive flock(2) of a group: of the first of lockedFiles that the kernel has and lets this process open, else of
-// the directory. It holds until the file is closed or the process has ended, however it ends. Where another process holds it, the
-// error names that.
+// Lock takes the exclusive flock(2) of a file of the group: the first of lockedFiles that this process can open, or the directory if
+// it can open none. The lock holds until the file is closed or the process has ended, however it ends. If another process holds the
+// lock, the error names that process.
 func (s *System) Lock(group string) (*os.File, error) {
 	dir := s.dir(memory, group)
 	file, err := os.OpenFile(dir, os.O_RDONLY|unix.O_DIRECTORY, 0)

@@ -19,9 +19,8 @@ const (
 	maxListed = 1 << 16
 )
 
-// Processes counts the processes in the group and everything below it, as
-// entries of cgroup.procs: what the kubelet counts as a pod's pids. Where there are more than maxGroups
-// groups, their tasks are counted instead.
+// Processes counts the entries of cgroup.procs in the group and everything below it, which the kubelet counts as a
+// pod's pids. If there are more than maxGroups groups, it counts their tasks instead.
 func (g *Group) Processes() (stats.Amount, error) {
 	n, cut, err := g.count("cgroup.procs\x00")
 	if !cut {
@@ -176,7 +175,7 @@ func (t *tally) walk(top int, nameZ string) error {
 	return nil
 }
 
-// visit feeds the file of a group, and says whether there are groups below it.
+// visit feeds the file of one group, and says whether the group has groups below it.
 func (t *tally) visit(dir int, nameZ string) (below bool, err error) {
 	if t.visited++; t.most > 0 && t.visited > t.most {
 		t.cut = true

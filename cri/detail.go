@@ -15,8 +15,8 @@ import (
 	"github.com/evictd/evictd/cri/inventory"
 )
 
-// Annotations that are passed on: the kubelet marks pods that are not from the API
-// server by them. It runs no mirror of one.
+// podAnnotations are passed on. By them the kubelet marks the pods that it does not have from the API server. It
+// never runs a mirror pod.
 var podAnnotations = []string{"kubernetes.io/config.source", "kubernetes.io/config.hash"}
 
 // graceAnnotation is the kubelet's, on every container: the pod's

@@ -103,7 +103,7 @@ const (
 	reportInterval = 30 * time.Second
 )
 
-// report reports an annotation without effect, and says whether it might.
+// report reports that an annotation has no effect, unless the namespace has used up its share, and says whether it did.
 func (a *annotations) report(p *trackedPod, why string) bool {
 	l := a.share[p.Namespace]
 	if l == nil {

@@ -1,5 +1,5 @@
-// Package campaign marks tests that take minutes or kill much, which `make campaign` runs, and says how much they and
-// benchmarks do.
+// Package campaign marks the tests that only `make campaign` runs, because they take minutes or kill many processes, and
+// sets how much work they and the benchmarks do.
 package campaign
 
 import (
@@ -33,29 +33,26 @@ func Size[T any](usual, least T) T {
 // Count is the number in an environment variable, or Size without it. The test fails if that is no number above 0.
 func Count(t testing.TB, variable string, usual, least int) int {
 	t.Helper()
-	text := os.Getenv(variable)
-	if text == "" {
-		return Size(usual, least)
-	}
-	n, err := strconv.Atoi(text)
-	if err != nil || n <= 0 {
-		t.Fatalf("%s=%q: expected a number above 0", variable, text)
-	}
-	return n
+	return variableOr(t, variable, Size(usual, least), strconv.Atoi, "a number above 0")
 }
 
 // Span is Count of a duration.
 func Span(t testing.TB, variable string, usual, least time.Duration) time.Duration {
 	t.Helper()
+	return variableOr(t, variable, Size(usual, least), time.ParseDuration, "a duration above 0, such as 30m")
+}
+
+func variableOr[T int | time.Duration](t testing.TB, variable string, size T, parse func(string) (T, error), expected string) T {
+	t.Helper()
 	text := os.Getenv(variable)
 	if text == "" {
-		return Size(usual, least)
+		return size
 	}
-	span, err := time.ParseDuration(text)
-	if err != nil || span <= 0 {
-		t.Fatalf("%s=%q: expected a duration above 0, such as 30m", variable, text)
+	n, err := parse(text)
+	if err != nil || n <= 0 {
+		t.Fatalf("%s=%q: expected %s", variable, text, expected)
 	}
-	return span
+	return n
 }
 
 // Seed is EVICTD_SEED, or otherwise another.

@@ -90,7 +90,8 @@ func (b *bounded) victim(newcomer string) (out *connection) {
 	return out
 }
 
-// before says whether a connection makes room before another: silent ones first, then those of the peer with the most.
+// before says whether c is closed before the other to make room: first if it alone is silent, then if its peer has more connections,
+// then if it has been so for longer.
 func (b *bounded) before(c, other *connection) bool {
 	if c.silent != other.silent {
 		return c.silent

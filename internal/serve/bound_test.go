@@ -62,7 +62,7 @@ const (
 	half  = "GET / HTTP/1.1\r\nHost: local"
 )
 
-// answered waits for the answer to a request on a connection; the error says why there is none.
+// answered reads the response on a connection. The error says why there is none.
 func answered(conn net.Conn) error {
 	_ = conn.SetReadDeadline(time.Now().Add(Timeout))
 	answer, err := http.ReadResponse(bufio.NewReader(conn), nil)

@@ -222,7 +222,7 @@ func BodyInTime(next http.Handler) http.Handler {
 	})
 }
 
-// late is a response of which the beginning, in bytes at most keptAnswer, is written after the turn.
+// late is a response that keeps the last keptAnswer bytes, which are written after the turn has ended.
 type late struct {
 	http.ResponseWriter
 	kept *bufio.Writer

@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/evictd/evictd/cri/inventory"
+	"github.com/evictd/evictd/internal/jsonsize"
 )
 
 // AgentFD is the descriptor of the agent's connection to evictd, also where a service manager has
@@ -280,7 +281,7 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 			return m, fmt.Errorf("read message: %w", err)
 		}
 	}
-	if n := objects(c.lines.Bytes()); n > maxObjects {
+	if n, _ := jsonsize.Count(c.lines.Bytes()); n > maxObjects {
 		return m, fmt.Errorf("read message: %d objects and arrays are more than %d", n, maxObjects)
 	}
 	decoder := json.NewDecoder(bytes.NewReader(c.lines.Bytes()))
@@ -288,22 +289,6 @@ func (c *Conn[Out, In]) Receive() (m In, err error) {
 		return m, fmt.Errorf("read message: %w", err)
 	}
 	return m, nil
-}
-
-// objects counts the objects and arrays of a JSON text.
-func objects(text []byte) (n int) {
-	inString := false
-	for i := 0; i < len(text); i++ {
-		switch c := text[i]; {
-		case c == '"':
-			inString = !inString
-		case c == '\\':
-			i++
-		case !inString && (c == '{' || c == '['):
-			n++
-		}
-	}
-	return n
 }
 
 // Received is the size of the message that was read last, bytes.

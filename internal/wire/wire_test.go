@@ -58,14 +58,6 @@ func TestLinesThatAreNoMessagesAreErrors(t *testing.T) {
 	}
 }
 
-func TestObjectsAreCountedOutsideOfTexts(t *testing.T) {
-	for text, want := range map[string]int{`{"a":[{},{}]}`: 4, `{"{[\"{":"[{\\"}`: 1, ``: 0, `"[`: 0} {
-		if n := objects([]byte(text)); n != want {
-			t.Errorf("%s: %d, expected %d", text, n, want)
-		}
-	}
-}
-
 func TestMessageThatIsTooLongIsNotSent(t *testing.T) {
 	_, agent, _ := pair(t, 0)
 	if err := agent.Send(FromAgent{Reported: strings.Repeat("x", maxMessage)}); err == nil {

@@ -10,6 +10,8 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	wire "k8s.io/kube-scheduler/extender/v1"
+
+	"github.com/evictd/evictd/internal/jsonsize"
 )
 
 // The bounds of a request: what is decoded of it may take a thousand times the memory of its bytes.
@@ -33,7 +35,7 @@ type nodeList struct {
 	Items nodes[[]node] `json:"items"`
 }
 
-// node is a node of which only the name is decoded.
+// node is a node whose name alone is decoded.
 type node struct {
 	name string
 	text json.RawMessage
@@ -75,7 +77,7 @@ func (p *pod) UnmarshalJSON(text []byte) error {
 	if len(text) > maxPod {
 		return tooLarge(fmt.Sprintf("the pod has %d bytes, more than %d", len(text), maxPod))
 	}
-	if objects, _ := count(text); objects > maxParts {
+	if objects, _ := jsonsize.Count(text); objects > maxParts {
 		return tooLarge(fmt.Sprintf("the pod has %d objects and arrays, more than %d", objects, maxParts))
 	}
 	return json.Unmarshal(text, &p.Pod)
@@ -85,7 +87,7 @@ func (p *pod) UnmarshalJSON(text []byte) error {
 type nodes[T any] struct{ all T }
 
 func (n *nodes[T]) UnmarshalJSON(text []byte) error {
-	if _, elements := count(text); elements > maxNodes {
+	if _, elements := jsonsize.Count(text); elements > maxNodes {
 		return tooLarge(fmt.Sprintf("the request has %d nodes, more than %d", elements, maxNodes))
 	}
 	return json.Unmarshal(text, &n.all)
@@ -104,39 +106,15 @@ func read(from io.Reader, into any) error {
 	if err != nil {
 		return err
 	}
-	if objects, _ := count(text); objects > maxObjects {
+	if objects, _ := jsonsize.Count(text); objects > maxObjects {
 		return tooLarge(fmt.Sprintf("it has %d objects and arrays, more than %d", objects, maxObjects))
 	}
 	return json.Unmarshal(text, into)
 }
 
-// isTooLarge says whether a request is refused for its size.
+// isTooLarge says whether err means that the request exceeds a bound, which is answered by 413.
 func isTooLarge(err error) bool {
 	_, bytes := errors.AsType[*http.MaxBytesError](err)
 	_, parts := errors.AsType[tooLarge](err)
 	return bytes || parts
-}
-
-// count counts the objects and arrays of a JSON text, and the elements of the outermost one, of which an empty one counts as one.
-func count(text []byte) (objects, elements int) {
-	depth := 0
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case '{', '[':
-			objects, depth = objects+1, depth+1
-		case '}', ']':
-			depth--
-		case ',':
-			if depth == 1 {
-				elements++
-			}
-		}
-	}
-	return objects, elements + 1
 }

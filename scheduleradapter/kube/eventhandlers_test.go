@@ -11,13 +11,13 @@ import (
 	"k8s.io/client-go/tools/cache"
 )
 
-// stubInformer keeps the handler that is registered.
-type stubInformer struct {
+// recordedInformer is an informer that keeps the handler which is registered with it.
+type recordedInformer struct {
 	cache.SharedIndexInformer
 	handler cache.ResourceEventHandler
 }
 
-func (s *stubInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
+func (s *recordedInformer) AddEventHandler(h cache.ResourceEventHandler) (cache.ResourceEventHandlerRegistration, error) {
 	s.handler = h
 	return registration{}, nil
 }
@@ -38,7 +38,7 @@ func received[T object](t *testing.T, send func(cache.ResourceEventHandler)) (ca
 		}
 		return string(o.GetUID())
 	}
-	s := &stubInformer{}
+	s := &recordedInformer{}
 	if err := handle(&Watch{log: slog.New(slog.DiscardHandler)}, s, func(old, obj T) { calls = append(calls, uid(old)+">"+uid(obj)) }); err != nil {
 		t.Fatal(err)
 	}

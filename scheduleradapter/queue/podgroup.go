@@ -26,8 +26,9 @@ type podGroup struct {
 	object *schedulingv1beta1.PodGroup // nil: the queue does not have the PodGroup
 	entry  *Entry                      // nil: no pod is queued
 	pods   map[types.UID]*Entry        // queued, ungrouped, in flight and binding
-	// failed counts the attempts since a pod of the group was bound of which a binding failed: the entry of the attempt is
-	// gone by then. late: one failed while the group was in flight again.
+	// failed counts the attempts with a failed binding since a pod of the group was last bound. The group keeps the count
+	// because the entry of an attempt is gone when its bindings fail. late says that a binding failed while the group was in
+	// flight again.
 	failed int
 	late   bool
 }
