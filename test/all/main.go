@@ -268,7 +268,7 @@ func (p part) runTests(ctx context.Context, gotestsum, events, programs string, 
 	if p.run != "" {
 		args = append(args, "-run="+p.run)
 	}
-	test := command(ctx, gotestsum, slices.Concat(args, flags, packages)...)
+	test := command(ctx, gotestsum, slices.Concat(args, p.flags, flags, packages)...)
 	test.Dir, test.Env = p.module, append(append(os.Environ(), sandbox.ProgramsVariable+"="+programs), p.env...)
 	return test.Run()
 }

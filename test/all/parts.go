@@ -12,7 +12,8 @@ type part struct {
 	// packages are patterns of go test. The part small runs every package of the main
 	// module that no other part names.
 	packages []string
-	again    []string // packages of the part small, some of whose tests need the foreign programs of this part
+	again    []string // packages of the part small, some of whose tests need what this part has
+	flags    []string // of go test
 	run      string   // -run of go test; empty for all tests
 	env      []string // more variables
 	builds   []string // make targets that are made first
@@ -34,6 +35,7 @@ type need struct{ program, debian string }
 
 // What several parts need.
 var (
+	userMode   = need{"linux.uml", "user-mode-linux"}
 	ext4       = need{"mkfs.ext4", "e2fsprogs"}
 	xfs        = need{"mkfs.xfs", "xfsprogs"}
 	loopMounts = need{"mount", "mount"}
@@ -42,13 +44,14 @@ var (
 // parts are all tests in the order in which `make test-all` runs them.
 var parts = []part{
 	{
-		name: small, tests: "the programs and their packages, real cgroups and processes",
-		needs: []need{{"mkfs.btrfs", "btrfs-progs"}},
+		name: small, tests: "the programs and their packages, real cgroups and processes; readers of cgroups on v2 as well, in a user-mode kernel",
+		flags: []string{"-short"},
+		needs: []need{{"mkfs.btrfs", "btrfs-progs"}, userMode, ext4},
 	},
 	{
 		name: "v2", tests: "packages that read and stop cgroups, on cgroup v2 in a user-mode kernel",
-		packages: []string{"./test/v2"},
-		needs:    []need{{"linux.uml", "user-mode-linux"}, ext4},
+		again: []string{"./test/v2"},
+		needs: []need{userMode, ext4},
 	},
 	{
 		name: "playground", tests: "make run and its variants, black-box",

@@ -22,13 +22,17 @@ func TestMain(m *testing.M) {
 	os.Exit(harness.Main(m))
 }
 
-// suites are run one after the other. Package test/node is not among them: a system call takes 30 to 50 times as long
-// in a user-mode kernel as on the host, and a page that is touched for the first time takes 10 times as long, so
-// that a test of a node takes half a minute. Tests of nodes run on cgroup v2 in test/vm.
-var suites = []guest.Suite{
-	{Package: "cgroup"}, {Package: "stats/collect"}, {Package: "eviction/kill"}, {Package: "eviction/daemon"},
-	{Package: "eviction/pods/runc"}, {Package: "oom/watch"}, {Package: "cmd/evictd-playground/runner"},
-}
+// The suites of readers and others run one after the other; go test -short leaves the others out. Package
+// test/node is not among them: a system call takes 30 to 50 times as long in a user-mode kernel as on the
+// host, and a page that is touched for the first time takes 10 times as long, so that a test of a node takes
+// half a minute. Tests of nodes run on cgroup v2 in test/vm.
+var (
+	readers = []guest.Suite{{Package: "cgroup"}, {Package: "stats/collect"}}
+	others  = []guest.Suite{
+		{Package: "eviction/kill"}, {Package: "eviction/daemon"},
+		{Package: "eviction/pods/runc"}, {Package: "oom/watch"}, {Package: "cmd/evictd-playground/runner"},
+	}
+)
 
 // limit is how long a kernel may run.
 const limit = 15 * time.Minute
@@ -47,6 +51,10 @@ func TestOnCgroupV2(t *testing.T) {
 	root, err := filepath.Abs("../..")
 	if err != nil {
 		t.Fatal(err)
+	}
+	suites := append(readers, others...)
+	if testing.Short() {
+		suites = readers
 	}
 	var script strings.Builder
 	for _, s := range suites {
