@@ -59,7 +59,11 @@ type System struct {
 	mounts  []mount                // every cgroup mount, as the mount table shows it
 	of      [numHierarchies]*mount // nil where no such hierarchy is mounted
 	self    string
+	room    *Room
 }
+
+// Room is shared by all that keep groups of pods open.
+func (s *System) Room() *Room { return s.room }
 
 // Discover finds the hierarchies of /proc/self/mountinfo. host is prepended to every
 // path that is opened: "" on the host itself, or a directory with proc and sys. The
@@ -74,7 +78,7 @@ func Discover(host string) (*System, error) {
 	if err != nil {
 		return nil, fmt.Errorf("find cgroup hierarchies: %w", err)
 	}
-	s := &System{host: host, version: V1, mounts: mounts}
+	s := &System{host: host, version: V1, mounts: mounts, room: newRoom()}
 	for h := range numHierarchies {
 		s.of[h] = choose(mounts, controllers[h])
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 // podCgroup is a pod's cgroup as a kill.Target. It opens the group at the first use, since
-// a pod can be known before it runs. Its methods may be called from any goroutine, also
+// a pod can be known before it runs, and keeps it open where there is room. Its methods may be called from any goroutine, also
 // after close: then they open the group for the time of the call.
 type podCgroup struct {
 	cgroups *cgroup.System
@@ -76,8 +76,10 @@ func (g *podCgroup) acquire(removed *openGroup) (opened *openGroup, fresh bool, 
 		return nil, true, err
 	}
 	opened = &openGroup{group, 1}
-	if !g.closed {
-		g.drop(g.opened)
+	if g.opened != nil { // it was removed
+		g.unkeep()
+	}
+	if !g.closed && g.cgroups.Room().Take() {
 		opened.users++
 		g.opened = opened
 	}
@@ -90,11 +92,15 @@ func (g *podCgroup) release(opened *openGroup) {
 	g.drop(opened)
 }
 
-// drop removes a user; g.mu is held. opened may be nil.
+// unkeep keeps the open group open no longer than the calls in progress; g.mu is held.
+func (g *podCgroup) unkeep() {
+	g.drop(g.opened)
+	g.opened = nil
+	g.cgroups.Room().Give()
+}
+
+// drop removes a user; g.mu is held.
 func (g *podCgroup) drop(opened *openGroup) {
-	if opened == nil {
-		return
-	}
 	if opened.users--; opened.users == 0 {
 		opened.Close()
 	}
@@ -104,8 +110,10 @@ func (g *podCgroup) drop(opened *openGroup) {
 func (g *podCgroup) close() {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.drop(g.opened)
-	g.opened, g.closed = nil, true
+	if g.opened != nil {
+		g.unkeep()
+	}
+	g.closed = true
 }
 
 // AppendProcesses lists the processes in the group and below it.

@@ -55,7 +55,8 @@ type podTracker struct {
 	// outside are the cgroups outside of the pods that may be evicted; nil for none.
 	outside *outsideGroups
 
-	known map[types.UID]*trackedPod
+	known   map[types.UID]*trackedPod
+	crowded bool // there has been no room to keep the groups of every pod open
 	// removed are pods that are no longer known, or known by another trackedPod, and
 	// not closed yet.
 	removed []*trackedPod
@@ -134,6 +135,10 @@ func (t *podTracker) update(fromFiles, fromCluster []*v1.Pod, runtime *inventory
 	}
 	t.known = known
 	t.disks.SetPods(disks)
+	if crowded := t.cgroups != nil && t.cgroups.Room().IsFull(); crowded && !t.crowded {
+		t.crowded = true
+		t.log.Warn("the files of some pods are opened at each look: evictd may open too few (LimitNOFILE)", "pods", len(handled))
+	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	changed = t.current == nil || !slices.Equal(t.current, current) || !slices.Equal(t.beside, groups)

@@ -239,23 +239,29 @@ func (n *Node) readPressure(r cgroup.Resource, s *stats.Node) error {
 	return nil
 }
 
-// group is a cgroup that is opened when it exists, and again when it was recreated.
+// group is a cgroup that is opened when it exists, and again when it was recreated. It stays open
+// where there is room.
 type group struct {
 	open  func() (*cgroup.Group, error)
-	group *cgroup.Group
+	room  *cgroup.Room
+	group *cgroup.Group // nil while it is not open
 }
 
 // read reads the group; if it was removed, the group now at its path.
 func (g *group) read(from func(*cgroup.Group) error) error {
-	kept := g.group != nil
+	opened, kept := g.group, g.group != nil
 	if !kept {
-		opened, err := g.open()
-		if err != nil {
+		var err error
+		if opened, err = g.open(); err != nil {
 			return err
 		}
-		g.group = opened
+		if g.room.Take() {
+			g.group = opened
+		} else {
+			defer opened.Close()
+		}
 	}
-	err := from(g.group)
+	err := from(opened)
 	if !errors.Is(err, cgroup.ErrGone) {
 		return err
 	}
@@ -270,6 +276,7 @@ func (g *group) close() {
 	if g.group != nil {
 		g.group.Close()
 		g.group = nil
+		g.room.Give()
 	}
 }
 

@@ -30,7 +30,7 @@ type PodConfig struct {
 	Disk *PodDisk
 }
 
-// Pod reads one pod through descriptors that stay open. The values of a pod that does
+// Pod reads one pod through descriptors that stay open where there is room (cgroup.Room). The values of a pod that does
 // not exist yet, or no longer, are unknown.
 type Pod struct {
 	cfg        PodConfig
@@ -41,8 +41,12 @@ type Pod struct {
 // NewPod opens nothing before the first read.
 func NewPod(cfg PodConfig) *Pod {
 	p := &Pod{cfg: cfg, containers: make([]group, len(cfg.Containers))}
+	if cfg.Cgroups != nil {
+		p.pod.room = cfg.Cgroups.Room()
+	}
 	p.pod.open = func() (*cgroup.Group, error) { return cfg.Cgroups.Open(cfg.Cgroup) }
 	for i, name := range cfg.Containers {
+		p.containers[i].room = p.pod.room
 		p.containers[i].open = func() (*cgroup.Group, error) {
 			child := name
 			if cfg.Child != nil {

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -16,6 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction"
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/stats"
 	"github.com/evictd/evictd/test/harness"
 )
@@ -215,4 +217,31 @@ func TestNoPodBlindsEvictd(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestANodeOfMorePodsThanDescriptorsIsGuarded starts evictd with room for the groups of a few of the pods.
+func TestANodeOfMorePodsThanDescriptorsIsGuarded(t *testing.T) {
+	t.Parallel()
+	const descriptors, pods = 256, 60
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	var all []*harness.Pod
+	for i := range pods {
+		m := n.Manifest(fmt.Sprintf("pod-%02d", i), sandbox.Spec{Request: "1Mi"})
+		if i < pods-2 {
+			n.T.Cleanup(sleepAs(n, m).wake)
+			n.Write(m)
+			continue
+		}
+		all = append(all, n.Start(m.Name, sandbox.Spec{Request: "1Mi"}))
+	}
+	calm, leaker := all[0], all[1]
+	cmd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.EvictionHard("memory.available<64Mi"), sandbox.Housekeeping("1s"))
+	limited := []string{"-c", fmt.Sprintf(`ulimit -n %d; exec "$0" "$@"`, descriptors), cmd.Path}
+	d := n.Protect(exec.Command("/bin/sh", append(limited, cmd.Args[1:]...)...), nil)
+	d.Await("evictd to measure the pods", func(s *nodestatus.Status) bool { return len(s.Ranking[memorySignal]) == pods })
+	harness.Await(t, "evictd to say that it has few descriptors", func() bool { return strings.Contains(d.Log(), "LimitNOFILE") })
+	press(leaker, 32)
+	d.AwaitGone(leaker)
+	d.MustHaveEvicted(leaker)
+	harness.MustRun(t, calm)
 }
