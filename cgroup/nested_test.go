@@ -3,11 +3,13 @@ package cgroup
 import (
 	"fmt"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 
 	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/stats"
 )
 
 // rule: M.74
@@ -71,5 +73,25 @@ func TestAKilledProcessThatIsFrozenBelowDies(t *testing.T) {
 	require.NoError(t, g.Thaw())
 	if state, err := m.Process.Wait(); err != nil || state.Success() {
 		t.Errorf("%v, %v", state, err)
+	}
+}
+
+func TestQuotasAreLiftedHoweverDeepTheyAre(t *testing.T) {
+	s, group := realGroup(t, bounded())
+	if s.of[cpu] == nil {
+		t.Skip("skipped: needs the cpu controller")
+	}
+	g := open(t, s, group)
+	require.NoError(t, g.LiftQuotas())
+	var files []string
+	for _, below := range []string{"/a", "/a/b", "/a/b/c"} {
+		require.NoError(t, s.Create(group+below, Limits{CPUQuota: stats.Known(5000)}))
+		files = append(files, filepath.Join(s.dir(cpu, group+below), noQuota[s.version].File))
+	}
+	require.NoError(t, g.LiftQuotas())
+	for _, file := range files {
+		if text := string(require.ReadFile(t, file)); !strings.HasPrefix(text, noQuota[s.version].Value) {
+			t.Errorf("%s is %q", file, text)
+		}
 	}
 }

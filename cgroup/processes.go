@@ -229,7 +229,7 @@ func (t *tally) children(dir int, entries []byte, nameZ string) (child int, afte
 // read feeds one file of a directory from its beginning to its end.
 func (t *tally) read(dir int, nameZ string) error {
 	if t.write != "" {
-		return write(dir, nameZ, t.write, errors.ErrUnsupported)
+		return write(dir, nameZ, t.write, nil) // a group without the file has no such setting
 	}
 	fd, err := openat(dir, nameZ, unix.O_RDONLY)
 	if err != nil {

@@ -20,3 +20,14 @@ func (g *Group) Thaw() error {
 	}
 	return g.fault("write cgroup.freeze", write(g.dirs[unified], "cgroup.freeze\x00", "0", errors.ErrUnsupported))
 }
+
+// LiftQuotas lets the processes of the group, and of every group below it, have all the processor time that the group
+// gets: a killed process needs some to exit. Programs of a container may have set the quotas.
+func (g *Group) LiftQuotas() error {
+	if g.dirs[cpu] < 0 {
+		return nil
+	}
+	quota := noQuota[g.version]
+	t := tally{write: quota.Value}
+	return g.fault("lift "+quota.File, t.walk(g.dirs[cpu], quota.File+"\x00"))
+}

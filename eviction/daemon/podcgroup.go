@@ -163,7 +163,7 @@ func (g *podCgroup) ForbidStarts() bool { return g.ban.begin(g.uid, g.path) }
 
 // BoostCPU gives the group the highest cpu.weight and no cpu.max, and the groups between it and
 // the pods' group at most four fifths of the processor, so that killed processes exit soon: the kubelet
-// gives all BestEffort pods together cpu.weight 1.
+// gives all BestEffort pods together cpu.weight 1. What programs of the pod have set below its containers is not restored.
 func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 	var changed []*undo.Change
 	undone = func() {
@@ -188,6 +188,9 @@ func (g *podCgroup) BoostCPU() (undone func(), faults error) {
 		case !errors.Is(err, fs.ErrNotExist):
 			faults = errors.Join(faults, err)
 		}
+	}
+	if err := g.use((*cgroup.Group).LiftQuotas); !errors.Is(err, cgroup.ErrGone) {
+		faults = errors.Join(faults, err)
 	}
 	return undone, faults
 }

@@ -88,6 +88,35 @@ func TestPodThatNestsItsGroupsDies(t *testing.T) {
 	harness.MustRun(t, calm)
 }
 
+// TestPodThatLeavesItselfNoProcessorDies has the process of a pod where the pod's own programs have set a quota.
+func TestPodThatLeavesItselfNoProcessorDies(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	m := n.Manifest("leaker", sandbox.Spec{})
+	group := n.PodGroup(m) + "/container/nested/deep"
+	n.Make(group, cgroup.Limits{CPUQuota: stats.Known(5000)})
+	settings, err := n.Cgroups.CPUBoost(group, filepath.Dir(group))
+	require.NoError(t, err)
+	if len(settings) == 0 {
+		t.Skip("skipped: no cpu controller here")
+	}
+	quota, lifted := settings[0].File, settings[0].Value
+	leaker := n.StartIn(m, group, nil)
+	n.Write(m)
+	if text := content(t, quota); !strings.HasPrefix(text, "5000") {
+		t.Fatalf("%s is %s, expected 5000", quota, text)
+	}
+	leaker.Do("ignore-term")
+	d := n.Evictd(sandbox.EvictionHard("memory.available<64Mi"))
+	d.AwaitPods(memorySignal, leaker)
+	press(leaker, 32)
+	d.AwaitGone(leaker)
+	d.MustHaveEvicted(leaker)
+	if text := content(t, quota); !strings.HasPrefix(text, lifted) {
+		t.Errorf("%s is %s after the eviction, expected %s", quota, text, lifted)
+	}
+}
+
 // The kernel lets a group of v1 be renamed.
 func TestPodWhoseCgroupIsMovedAsideDiesAllTheSame(t *testing.T) {
 	t.Parallel()
