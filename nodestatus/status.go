@@ -28,6 +28,8 @@ type Status struct {
 	DryRun bool `json:"dryRun,omitempty"`
 	// Unprotected says why no pod can be evicted; empty if one can, or no pod is known.
 	Unprotected string `json:"unprotected,omitempty"`
+	// ConfigurationRefused has the faults of the configuration file if an earlier one is in use.
+	ConfigurationRefused string `json:"configurationRefused,omitempty"`
 	// WouldBe is nil unless DryRun is true.
 	WouldBe *WouldBe `json:"wouldBe,omitempty"`
 	// MemoryAvailable is memory.available as each memory model counts it.

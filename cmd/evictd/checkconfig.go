@@ -43,7 +43,11 @@ each fault for which evictd run would end with exit code 2.`,
 	force := c.Flags().Bool("force", false, "as for run: native mode although a kubelet runs here")
 	flags := runFlags(c.Flags())
 	c.RunE = func(c *cobra.Command, args []string) error {
-		file, compiled, err := flags.load(c, args[0])
+		text, err := cli.ReadInput(c, args[0])
+		if err != nil {
+			return err
+		}
+		file, compiled, err := flags.parse(args[0], text)
 		if err != nil {
 			return err
 		}

@@ -197,7 +197,10 @@ func protectionFindings(ctx context.Context, client *serve.Client) []finding {
 	if err != nil {
 		return nil
 	}
-	findings := []finding{about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready")}
+	findings := []finding{
+		about("configuration in use", cmp.Or(status.ConfigurationRefused, "the file"), status.ConfigurationRefused == "", "evictd uses the configuration that it accepted before"),
+		about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready"),
+	}
 	for _, s := range status.Signals {
 		if s.Unmeasured != "" {
 			findings = append(findings, finding{Name: "threshold of " + s.Name, Is: s.Unmeasured, Lost: "nothing is evicted for " + s.Name})

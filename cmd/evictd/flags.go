@@ -7,7 +7,6 @@ import (
 	"regexp"
 	"strings"
 
-	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
@@ -32,15 +31,11 @@ func (o *overrides) apply(c *config.EvictdConfiguration) {
 	})
 }
 
-// load reads the configuration file, if there is one, writes the flags over it, and checks what that comes to.
-func (o *overrides) load(c *cobra.Command, path string) (file config.EvictdConfiguration, compiled config.Config, err error) {
+// parse writes the flags over what the configuration file has, if there is one, and checks what that comes to.
+func (o *overrides) parse(path string, text []byte) (file config.EvictdConfiguration, compiled config.Config, err error) {
 	var faults error
 	if path != "" {
-		data, err := cli.ReadInput(c, path)
-		if err != nil {
-			return file, compiled, err
-		}
-		file, err = config.Load(data)
+		file, err = config.Load(text)
 		faults = cli.InFile(path, err)
 	}
 	o.apply(&file)

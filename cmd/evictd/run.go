@@ -75,17 +75,18 @@ func runCommand() *cobra.Command {
 		hup := make(chan os.Signal, 1)
 		signal.Notify(hup, syscall.SIGHUP)
 		defer signal.Stop(hup)
-		load := func() (config.EvictdConfiguration, error) {
-			file, _, err := flags.load(c, *path)
-			return file, err
-		}
-		file, err := load()
+		from := &configFile{path: *path, flags: flags, c: c}
+		file, refused, err := from.start(*force)
 		if err != nil {
 			return err
 		}
-		log := daemon.NewLogWriter(c.ErrOrStderr())
-		defer log.Close()
-		d, err := daemon.New(daemon.Config{File: file, Load: load, Reload: hup, Force: *force, Version: version}, slog.New(slog.NewTextHandler(log, nil)))
+		writer := daemon.NewLogWriter(c.ErrOrStderr())
+		defer writer.Close()
+		log := slog.New(slog.NewTextHandler(writer, nil))
+		d, err := daemon.New(daemon.Config{
+			File: file, Refused: refused, Load: from.load, Reload: hup, Force: *force, Version: version,
+			Accepted: func(file config.EvictdConfiguration) { from.accept(file.StateDir, log) },
+		}, log)
 		if err != nil {
 			return flags.name(*path, err)
 		}

@@ -56,6 +56,10 @@ type Config struct {
 	// fields document their units and defaults; the zero value protects this host by the
 	// kubelet's default thresholds.
 	File config.EvictdConfiguration
+	// Refused has the faults of the configuration in whose place File, an earlier one, is used; nil for none.
+	Refused error
+	// Accepted is called with each configuration that is put into effect, but for a File in the place of a refused one.
+	Accepted func(config.EvictdConfiguration)
 	// Reload receives when the configuration is to be loaded again. Nil means never.
 	Reload <-chan os.Signal
 	// Load loads the configuration again. It is called in a goroutine of Run; Reload
@@ -121,8 +125,7 @@ type Daemon struct {
 	server    *serve.Server
 	page      *page.Page
 	service   *osprocess.Service
-	// refused is the fault of the configuration that the last reload refused; nil if it
-	// was accepted.
+	// refused has the faults of the configuration that the start or the last reload refused; nil for none.
 	refused atomic.Pointer[string]
 	// notices is nil in a dry run.
 	notices *notices
@@ -226,6 +229,11 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 		log.Warn("an eviction is not reported if evictd is killed before the journal has it", "error", unmapped)
 	}
 	d.assemble(file, &compiled)
+	if cfg.Refused != nil {
+		d.refuse(cfg.Refused)
+	} else {
+		cfg.Accepted(*file)
+	}
 	return d, nil
 }
 
@@ -279,7 +287,7 @@ func (d *Daemon) assemble(file *config.EvictdConfiguration, compiled *config.Con
 		cfg.Counters.JournalWritten, cfg.Counters.JournalChanges = d.journal.Durable, d.journal.Changes
 	}
 	cfg.Counters.PodsWithoutCgroup, cfg.Unprotected = d.podsWithoutCgroup, d.unprotected
-	cfg.Counters.ConfigurationRefused = func() bool { return d.refused.Load() != nil }
+	cfg.ConfigurationRefused = d.configurationRefused
 	if d.cluster.speaksToAPI() {
 		cfg.Cluster, cfg.API = d.cluster.agent, d.cluster.agent.API
 	}

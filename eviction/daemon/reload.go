@@ -50,7 +50,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		d.inform(osprocess.Reloading())
 		next, policy, file, err := d.reconfigure()
 		if err != nil {
-			d.refuse(err)
+			d.inform("READY=1", "STATUS=the new configuration is refused: "+d.refuse(err))
 			continue
 		}
 		d.refused.Store(nil)
@@ -59,6 +59,7 @@ func (d *Daemon) reload(ctx context.Context) {
 		}
 		d.log.Info("configuration reloaded", "thresholds", len(next.Eviction.Thresholds))
 		current, d.config.File = next, file
+		d.config.Accepted(file)
 		d.recorder.Configure(file)
 		d.loop.Configure(current)
 		if d.dryRun && d.cluster.speaksToAPI() && !d.anotherActs() {
@@ -76,16 +77,24 @@ func (d *Daemon) reload(ctx context.Context) {
 	}
 }
 
-// refuse logs each fault; the old configuration stays in effect.
-func (d *Daemon) refuse(err error) {
+// refuse logs each fault of a configuration in whose place another one is in effect, and returns them in one line.
+func (d *Daemon) refuse(err error) string {
 	var faults []string
 	for _, fault := range manifest.Faults(err) {
 		d.log.Error("the new configuration is refused, the old one stays", "fault", fault)
 		faults = append(faults, fault.Error())
 	}
-	text := strings.Join(strings.Fields(strings.Join(faults, "; ")), " ") // one line
+	text := strings.Join(strings.Fields(strings.Join(faults, "; ")), " ")
 	d.refused.Store(&text)
-	d.inform("READY=1", "STATUS=the new configuration is refused: "+text)
+	return text
+}
+
+// configurationRefused has the faults of the configuration file if an earlier one is in effect; "" if not.
+func (d *Daemon) configurationRefused() string {
+	if faults := d.refused.Load(); faults != nil {
+		return *faults
+	}
+	return ""
 }
 
 // reconfigure loads and validates the configuration, and changes nothing.

@@ -48,8 +48,8 @@ func (d *Daemon) line(ctx context.Context) string {
 	if d.dryRun {
 		line = "dry run; " + line
 	}
-	if fault := d.refused.Load(); fault != nil {
-		line = "the new configuration is refused: " + *fault + "; " + line
+	if faults := d.configurationRefused(); faults != "" {
+		line = "the new configuration is refused: " + faults + "; " + line
 	}
 	return line
 }

@@ -21,8 +21,6 @@ type Counters struct {
 	IntentsRefused func() uint64
 	// JournalChanges counts the changes of the journal, and JournalWritten those that its file has.
 	JournalChanges, JournalWritten func() uint64
-	// ConfigurationRefused says whether the last configuration file was refused.
-	ConfigurationRefused func() bool
 	// PodsWithoutCgroup is how many pods are known while none of them has a cgroup that was found.
 	PodsWithoutCgroup func() int
 }
@@ -47,9 +45,9 @@ func addInfo(set *metric.Set, cfg *Config) {
 			set.Ask(func(into chan<- prometheus.Metric) { into <- counter.Is(float64(c.count())) }, counter)
 		}
 	}
-	if is := cfg.Counters.ConfigurationRefused; is != nil {
-		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use.")
-		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(gaugeValue(is())) }, refused)
+	if fault := cfg.ConfigurationRefused; fault != nil {
+		refused := own.AskedGauge("evictd_configuration_refused", "1 while the configuration file has faults and the previous one is in use, also after a restart.")
+		set.Ask(func(into chan<- prometheus.Metric) { into <- refused.Is(gaugeValue(fault() != "")) }, refused)
 	}
 	if count := cfg.Counters.PodsWithoutCgroup; count != nil {
 		without := own.AskedGauge("evictd_pods_without_cgroup", "Pods that can be neither measured nor evicted because no cgroup of a pod was found.")

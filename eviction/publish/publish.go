@@ -6,8 +6,6 @@ package publish
 import (
 	"context"
 	"log/slog"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
 	"time"
@@ -19,6 +17,7 @@ import (
 	"github.com/evictd/evictd/eviction/control"
 	"github.com/evictd/evictd/eviction/reclaim"
 	"github.com/evictd/evictd/internal/metric"
+	"github.com/evictd/evictd/internal/osprocess"
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
 )
@@ -58,6 +57,8 @@ type Config struct {
 	Evicted func(types.UID)
 	// Unprotected says why no pod can be evicted; "" if one can. May be nil.
 	Unprotected func() string
+	// ConfigurationRefused has the faults of the configuration file if an earlier one is in use; "" if not. May be nil.
+	ConfigurationRefused func() string
 	// OutsideUsers are the users of a condition's resource that are no pods; nil where
 	// nothing is known of them.
 	OutsideUsers func(eviction.Condition) []nodestatus.User
@@ -304,7 +305,7 @@ func (p *Publisher) writeNodes(nodes <-chan nodestatus.Node) {
 	for node := range nodes {
 		manifest, err := node.Manifest()
 		if err == nil {
-			err = replace(p.cfg.NodeFile, manifest)
+			err = osprocess.ReplaceFile(p.cfg.NodeFile, manifest, 0o644)
 		}
 		if err == nil {
 			continue
@@ -317,27 +318,6 @@ func (p *Publisher) writeNodes(nodes <-chan nodestatus.Node) {
 }
 
 func (p *Publisher) taints() []v1.Taint { return p.cfg.Mode.Taints(raisedIn(&p.last.State)) }
-
-// replace writes a temporary file and renames it, so that readers see the old or the
-// new file.
-func replace(name string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
-	if err != nil {
-		return err
-	}
-	defer os.Remove(f.Name())
-	_, err = f.Write(data)
-	if err == nil {
-		err = f.Chmod(0o644)
-	}
-	if closed := f.Close(); err == nil {
-		err = closed
-	}
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), name)
-}
 
 // Ready says whether a complete observation was reported.
 func (p *Publisher) Ready() bool {

@@ -436,8 +436,9 @@ func TestTheListOfMetricsHasEvictds(t *testing.T) {
 		Preview: func() reclaim.Plan { return reclaim.Plan{} },
 		Counters: publish.Counters{
 			RecordsLost: func() uint64 { return 0 }, IntentsRefused: func() uint64 { return 0 }, JournalChanges: func() uint64 { return 0 }, JournalWritten: func() uint64 { return 0 },
-			ConfigurationRefused: func() bool { return false }, PodsWithoutCgroup: func() int { return 0 },
+			PodsWithoutCgroup: func() int { return 0 },
 		},
+		ConfigurationRefused: func() string { return "" },
 	}, nil)
 	golden.Section(t, "../../docs/metrics.md", "evictd", p.metrics.Table())
 }

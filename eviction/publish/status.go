@@ -43,6 +43,9 @@ func (p *Publisher) Status(ctx context.Context) (nodestatus.Status, error) {
 		Reclaiming:      reclaiming(&s),
 	}
 	status.Unprotected = p.unprotected()
+	if p.cfg.ConfigurationRefused != nil {
+		status.ConfigurationRefused = p.cfg.ConfigurationRefused()
+	}
 	if pod := s.Grower; pod != nil {
 		status.Growing = &nodestatus.Growing{Pod: pod.String(), UID: pod.UID, PerSecond: eviction.MemoryAvailable.Quantity(s.Growth)}
 	}

@@ -109,7 +109,7 @@ var arrows = []arrow{
 		"the loop could run in a process of its own without network"},
 
 	{"eviction/daemon", []string{"cgroup", "cri/inventory", "eviction/...", "internal/...", "nodestatus", "oom/...", "stats/..."}, "evictd run assembles everything below it"},
-	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/wire", "nodestatus", "oom/watch", "stats"}, "publishing decides nothing and blocks nothing"},
+	{"eviction/publish", []string{"cri/inventory", "eviction", "eviction/control", "eviction/gc", "eviction/kill", "eviction/reclaim", "internal/metric", "internal/osprocess", "internal/wire", "nodestatus", "oom/watch", "stats"}, "publishing decides nothing and blocks nothing"},
 
 	{"stats/collect", []string{"cgroup", "internal/procfs", "internal/tick", "stats"}, "sensing knows no pods beyond their cgroups"},
 	{"oom", []string{"internal/podspec"}, "a policy over manifests"},

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"path/filepath"
 
 	"golang.org/x/sys/unix"
 )
@@ -20,6 +21,20 @@ func SyncFilesystem(dir string) error {
 		return fmt.Errorf("sync the filesystem of %s: %w", dir, err)
 	}
 	return nil
+}
+
+// ReplaceFile writes a temporary file and renames it, so that readers see the old file or the new one.
+func ReplaceFile(name string, data []byte, mode os.FileMode) error {
+	f, err := os.CreateTemp(filepath.Dir(name), "."+filepath.Base(name)+".*")
+	if err != nil {
+		return err
+	}
+	defer os.Remove(f.Name())
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Chmod(mode), f.Close()); err != nil {
+		return err
+	}
+	return os.Rename(f.Name(), name)
 }
 
 // Exchange has two files change places at once (renameat2(2)), so that from and what to was are both there after it.

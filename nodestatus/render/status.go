@@ -30,6 +30,9 @@ func Status(out io.Writer, s *nodestatus.Status) error {
 	if s.Unprotected != "" {
 		fmt.Fprintln(w, s.Unprotected)
 	}
+	if s.ConfigurationRefused != "" {
+		fmt.Fprintln(w, "the configuration is refused, and the one before it is in use:", s.ConfigurationRefused)
+	}
 	fmt.Fprintln(w)
 	fmt.Fprintln(w, "SIGNAL\tAVAILABLE\tCAPACITY\tTHRESHOLDS\tTIME LEFT")
 	for _, signal := range s.Signals {

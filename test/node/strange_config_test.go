@@ -5,12 +5,14 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/require"
 	"github.com/evictd/evictd/internal/sandbox"
+	"github.com/evictd/evictd/nodestatus"
 	"github.com/evictd/evictd/test/harness"
 )
 
@@ -98,6 +100,72 @@ func TestStrangeConfigurationsAreReadAsTheKubeletReadsThemAndCheckConfigAgreesWi
 			if code != 2 || ended != 2 {
 				t.Errorf("check-config ends with %d, run with %d; want 2", code, ended)
 			}
+		})
+	}
+}
+
+// TestEvictdStartsWithTheConfigurationThatItAcceptedLast spoils the file of an evictd between two starts.
+//
+// rule: M.199
+func TestEvictdStartsWithTheConfigurationThatItAcceptedLast(t *testing.T) {
+	good := ofEvictd + "evictionHard: {memory.available: 33Mi}\n"
+	for name, c := range map[string]struct {
+		file  string // after the first start; empty removes it
+		args  []string
+		fault string // that evictd ends with; empty if it starts
+		want  string // part of what is said of the file; empty if that is accepted
+	}{
+		"the same":                   {file: good},
+		"another":                    {file: ofEvictd + "evictionHard: {memory.available: 34Mi}\n"},
+		"no file":                    {want: "no such file"},
+		"no YAML":                    {file: "kind: [", want: "config.yaml: "},
+		"no text":                    {file: "\xff\xfe\x00", want: "config.yaml: "},
+		"two documents":              {file: good + "---\n" + good, want: "found 2"},
+		"another kind":               {file: "apiVersion: v1\nkind: Pod\n", want: `kind "Pod"`},
+		"an unknown field":           {file: good + "evictionHart: {}\n", want: "evictionHart"},
+		"a misspelt mode":            {file: good + "mode: natif\n", want: "natif"},
+		"a threshold above capacity": {file: ofEvictd + "evictionHard: {memory.available: 1Ti}\n", want: "not below the capacity"},
+		"a missing kubeconfig":       {file: good + "kubeconfig: /evictd-none\n", want: "/evictd-none"},
+		"a faulty flag":              {file: good, args: []string{"--soft-eviction=perhaps"}, fault: "--soft-eviction"},
+		"a faulty flag and file":     {file: "kind: [", args: []string{"--soft-eviction=perhaps"}, fault: "--soft-eviction"},
+		"without that start":         {file: "kind: [", args: []string{"--state-dir=/evictd-none"}, fault: "config.yaml: "},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			n := harness.NewNode(t, nodeMemory, nodePIDs)
+			path := filepath.Join(n.Dir, "config.yaml")
+			require.NoError(t, os.WriteFile(path, []byte(good), 0o644))
+			n.Evictd(sandbox.Config(path)).Stop()
+			if c.file == "" {
+				require.NoError(t, os.Remove(path))
+			} else {
+				require.NoError(t, os.WriteFile(path, []byte(c.file), 0o644))
+			}
+			args := append([]string{sandbox.CgroupRoot(n.Group), sandbox.Config(path)}, c.args...)
+			if c.fault != "" {
+				if _, stderr, code := harness.Finish(t, n.Command(args...)); code != 2 || !strings.Contains(stderr, c.fault) {
+					t.Errorf("exit code %d: %s", code, stderr)
+				}
+				return
+			}
+			d := n.Evictd(args[1:]...)
+			s := d.Await("the signals", func(s *nodestatus.Status) bool { return len(s.Signals) > 0 })
+			threshold := "33Mi"
+			if c.want == "" && c.file != good {
+				threshold = "34Mi"
+			}
+			for _, signal := range s.Signals {
+				if signal.Name == memorySignal && signal.Thresholds[0].Quantity != threshold {
+					t.Errorf("the threshold is %s, expected %s", signal.Thresholds[0].Quantity, threshold)
+				}
+			}
+			refused := c.want != ""
+			if (s.ConfigurationRefused != "") != refused || !strings.Contains(s.ConfigurationRefused, c.want) || strings.Contains(d.Log(), "refused") != refused {
+				t.Errorf("refused %q, expected %q; log:\n%s", s.ConfigurationRefused, c.want, d.Log())
+			}
+			require.NoError(t, os.WriteFile(path, []byte(good), 0o644))
+			d.Signal(syscall.SIGHUP)
+			d.Await("the file to be accepted again", func(s *nodestatus.Status) bool { return s.ConfigurationRefused == "" })
 		})
 	}
 }
