@@ -21,7 +21,6 @@ import (
 	"github.com/spf13/cobra"
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/rest"
 	"k8s.io/klog/v2"
 
@@ -206,7 +205,7 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *sende
 	requests := kube.NewRequests()
 	cfg.UserAgent = name + "/" + version
 	cfg.Wrap(requests.Wrap)
-	client, err := kubernetes.NewForConfig(cfg)
+	client, err := kube.NewClient(cfg)
 	if err != nil {
 		return nil, fmt.Errorf("make client: %w", err)
 	}
@@ -217,7 +216,7 @@ func serveAPI(ctx context.Context, cfg *rest.Config, node *wire.Node, out *sende
 	publisher := kube.New(client, *node, mode, requests, out.send, log)
 	running.Go(func() { _ = publisher.Run(ctx) })
 	running.Go(func() {
-		podskube.Follow(ctx, client, podskube.Config{Node: node.Name, Keep: publisher.Evicting}, out, log)
+		podskube.Follow(ctx, client.CoreV1().RESTClient(), podskube.Config{Node: node.Name, Keep: publisher.Evicting}, out, log)
 	})
 	return publisher, nil
 }

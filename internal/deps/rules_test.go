@@ -205,6 +205,7 @@ var lean = []struct {
 	why     string
 }{
 	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc", "github.com/opencontainers/runc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
+	{"cmd/evictd-agent", []string{"k8s.io/client-go/kubernetes/typed/apps", "k8s.io/client-go/informers"}, "an agent runs on each node, and uses four API groups"},
 }
 
 // impureImports are what a pure package may not import itself.

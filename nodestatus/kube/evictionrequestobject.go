@@ -34,7 +34,7 @@ func (p *Publisher) servesObjects(ctx context.Context) bool {
 	if asked != nil {
 		return *asked
 	}
-	err := p.client.Discovery().RESTClient().Get().AbsPath("/apis/" + lifecycle.SchemeGroupVersion.String()).Do(ctx).Error()
+	err := p.client.CoreV1().RESTClient().Get().AbsPath("/apis/" + lifecycle.SchemeGroupVersion.String()).Do(ctx).Error()
 	if err != nil && !apierrors.IsNotFound(err) {
 		return true // it is asked again, and the request fails as well
 	}

@@ -14,7 +14,6 @@ import (
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/kubernetes"
 
 	"github.com/evictd/evictd/internal/wire"
 	"github.com/evictd/evictd/nodestatus"
@@ -30,7 +29,7 @@ const (
 
 // Publisher writes the state of one node to an API server.
 type Publisher struct {
-	client   kubernetes.Interface
+	client   Client
 	node     wire.Node
 	mode     nodestatus.Mode
 	bounds   evictedPods
@@ -58,7 +57,7 @@ type Publisher struct {
 }
 
 // New makes a Publisher that reports to evictd with send, from any goroutine.
-func New(client kubernetes.Interface, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.FromAgent), log *slog.Logger) *Publisher {
+func New(client Client, node wire.Node, mode nodestatus.Mode, requests *Requests, send func(wire.FromAgent), log *slog.Logger) *Publisher {
 	p := &Publisher{
 		client: client, node: node, mode: mode, requests: requests, send: send, log: log,
 		bounds: evictedPods{nodestatus.EvictedPods{TTL: node.EvictedPodTTL, PerOwner: node.EvictedPodsPerOwner}}, conflicts: newConflictDetector(), intents: map[string]*victim{}, evictionRequests: map[types.UID]wire.EvictionRequest{},

@@ -17,7 +17,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/wait"
 	"k8s.io/apimachinery/pkg/watch"
-	"k8s.io/client-go/kubernetes"
 	"k8s.io/client-go/tools/cache"
 
 	"github.com/evictd/evictd/internal/pace"
@@ -61,9 +60,9 @@ const (
 
 // Follow sends the pods of a node until ctx ends: those that exist, and then
 // what changes. Pods that have ended are left out.
-func Follow(ctx context.Context, client kubernetes.Interface, cfg Config, sink Sink, log *slog.Logger) {
+func Follow(ctx context.Context, pods cache.Getter, cfg Config, sink Sink, log *slog.Logger) {
 	f := &follower{cfg: cfg, sink: sink, log: log, sent: map[types.UID]*v1.Pod{}, evicted: map[types.UID]bool{}}
-	source := cache.NewListWatchFromClient(client.CoreV1().RESTClient(), "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
+	source := cache.NewListWatchFromClient(pods, "pods", metav1.NamespaceAll, fields.OneTermEqualSelector("spec.nodeName", cfg.Node))
 	reflector := cache.NewReflectorWithOptions(reducing{pace.Of(source)}, &v1.Pod{}, f, cache.ReflectorOptions{
 		Backoff: &wait.Backoff{Duration: firstRetry, Factor: 2, Jitter: 0.5, Steps: math.MaxInt32, Cap: lastRetry},
 	})

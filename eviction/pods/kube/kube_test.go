@@ -98,7 +98,7 @@ func TestAPIServerThatStaysAwayIsLookedForEveryFewSeconds(t *testing.T) {
 		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://away", QPS: -1, Transport: away(func() {
 			longest, last = max(longest, time.Since(last)), time.Now()
 		})})
-		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
+		kube.Follow(ctx, client.CoreV1().RESTClient(), kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
 		if longest = max(longest, time.Since(last)); longest < 5*time.Second || longest > 10*time.Second {
 			t.Errorf("no call for %v", longest)
 		}
@@ -121,7 +121,7 @@ func TestAnAPIServerWhoseAnswersAreGoneIsAskedOnceASecond(t *testing.T) {
 		defer cancel()
 		requests := 0
 		client := kubernetes.NewForConfigOrDie(&rest.Config{Host: "http://gone", QPS: -1, Transport: gone{&requests}})
-		kube.Follow(ctx, client, kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
+		kube.Follow(ctx, client.CoreV1().RESTClient(), kube.Config{Node: "n1"}, &sink{}, slog.New(slog.DiscardHandler))
 		if most := int(span/time.Second) + 20; requests > most || requests < 60 {
 			t.Errorf("%d requests in %v", requests, span)
 		}
@@ -161,7 +161,7 @@ func TestPodsOfTheNodeAreFollowed(t *testing.T) {
 	kept.Store(types.UID(""))
 	require.Running(t, func(ctx context.Context) error {
 		cfg := kube.Config{Node: "n1", Keep: func(uid types.UID) bool { return uid == kept.Load() }}
-		kube.Follow(ctx, client, cfg, s, slog.New(slog.DiscardHandler))
+		kube.Follow(ctx, client.CoreV1().RESTClient(), cfg, s, slog.New(slog.DiscardHandler))
 		return nil
 	})
 	await(t, "all pods there are", func() bool {
@@ -220,7 +220,7 @@ func followed(t *testing.T, pod *v1.Pod) (s *sink, uid types.UID) {
 	}
 	s = &sink{pods: map[types.UID]*v1.Pod{}}
 	stop := require.Running(t, func(ctx context.Context) error {
-		kube.Follow(ctx, client, kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
+		kube.Follow(ctx, client.CoreV1().RESTClient(), kube.Config{Node: "n1", Keep: func(types.UID) bool { return true }}, s, slog.New(slog.DiscardHandler))
 		return nil
 	})
 	defer stop()
