@@ -49,11 +49,15 @@ func measure(t *testing.T, p pkg) (s size) {
 			case *ast.StructType:
 				s.fields = max(s.fields, n.Fields.NumFields())
 			case *ast.FuncDecl:
-				export(n.Name)
-				if n.Recv != nil {
-					receiver := receiverName(n)
-					methods[receiver]++
-					s.methods = max(s.methods, methods[receiver])
+				if n.Recv == nil {
+					export(n.Name)
+					break
+				}
+				receiver := receiverName(n)
+				methods[receiver]++
+				s.methods = max(s.methods, methods[receiver])
+				if ast.IsExported(receiver) {
+					export(n.Name)
 				}
 			}
 		}

@@ -34,8 +34,9 @@ type NodeState struct {
 // Update is a write to a node.
 type Update struct {
 	Node *v1.Node
-	// Conditions that changed or are new.
-	Conditions []v1.NodeCondition
+	// Conditions that changed or are new, since the Lease of the kubelet, or that of evictd, was not renewed in time.
+	Conditions                 []v1.NodeCondition
+	KubeletSilent, AgentSilent bool
 	// Taints are all taints of the node, if Retaint is set.
 	Taints  []v1.Taint
 	Retaint bool
@@ -72,6 +73,7 @@ type finding struct {
 	seen    *v1.Node
 	changed []v1.NodeCondition
 	node    *v1.Node // with the changed conditions
+	silent  struct{ kubelet, agent bool }
 	zone    *zone
 }
 
@@ -134,9 +136,12 @@ func (m *Monitor) look(now time.Time, s *NodeState) *finding {
 	f := &finding{health: h, seen: s.Node, zone: m.zone(s.Node)}
 	if i >= 0 && now.After(h.probe.Add(monitorGrace)) || i < 0 && now.After(created.Add(startupGrace)) {
 		f.changed = setUnknown(s.Node, now)
+		f.silent.kubelet = len(f.changed) > 0
 	}
 	if now.After(h.agentProbe.Add(agentGraceOf(s.Agent))) {
-		f.changed = append(f.changed, setOwnUnknown(s.Node, now)...)
+		own := setOwnUnknown(s.Node, now)
+		f.changed = append(f.changed, own...)
+		f.silent.agent = len(own) > 0
 	}
 	f.node = with(s.Node, f.changed)
 	return f
@@ -265,7 +270,7 @@ func (m *Monitor) update(now time.Time, f *finding) (u Update, any bool) {
 		key = ""
 	}
 	u = Update{
-		Node: f.seen, Conditions: f.changed, Evicted: key != "" && !evicted(f.seen),
+		Node: f.seen, Conditions: f.changed, KubeletSilent: f.silent.kubelet, AgentSilent: f.silent.agent, Evicted: key != "" && !evicted(f.seen),
 		Lost: readiness(f.seen) == v1.ConditionTrue && readiness(f.node) != v1.ConditionTrue,
 	}
 	u.Taints, u.Retaint = retaint(f.node, key, now)

@@ -217,6 +217,35 @@ func TestAnEvictionThatFailsIsTriedAgainAndBlocksNothing(t *testing.T) {
 	}, node("n"), pod("lucky", "n"), pod("unlucky", "n"))
 }
 
+// TestNoNodeIsMarkedWhileTheWatchOfLeasesIsBehind has one node whose renewed Lease is not watched, and one that falls
+// silent meanwhile.
+//
+// rule: S6.10
+func TestNoNodeIsMarkedWhileTheWatchOfLeasesIsBehind(t *testing.T) {
+	withControllers(t, kube.Config{NodeLifecycle: true}, func(b *fixture) {
+		renewed := leaseOf("unwatched")
+		renewed.ResourceVersion = "later"
+		behind := true
+		b.client.PrependReactor("get", "leases", func(action clienttesting.Action) (bool, runtime.Object, error) {
+			return behind && action.(clienttesting.GetAction).GetName() == "unwatched", renewed, nil
+		})
+		b.pass(time.Minute, "a", "b", "later")
+		b.pass(5*time.Minute, "a", "b")
+		if unwatched, later := b.taints("unwatched"), b.taints("later"); unwatched+later != "" {
+			t.Errorf("taints %q and %q while the API server has a Lease that was not watched", unwatched, later)
+		}
+		behind = false
+		renewed.Spec.RenewTime.Time = time.Now()
+		if _, err := b.client.CoordinationV1().Leases(renewed.Namespace).Update(t.Context(), renewed, metav1.UpdateOptions{}); err != nil {
+			t.Fatal(err)
+		}
+		b.pass(20*time.Second, "a", "b")
+		if unwatched, later := b.taints("unwatched"), b.taints("later"); unwatched != "" || later == "" {
+			t.Errorf("taints %q and %q when it was watched", unwatched, later)
+		}
+	}, node("unwatched"), node("later"), node("a"), node("b"), leaseOf("unwatched"), leaseOf("later"), leaseOf("a"), leaseOf("b"))
+}
+
 func TestASilentNodeLosesItsPodsAndComesBack(t *testing.T) {
 	withControllers(t, kube.Config{TaintEviction: true, NodeLifecycle: true}, func(b *fixture) {
 		b.pass(50*time.Second, "a", "b")

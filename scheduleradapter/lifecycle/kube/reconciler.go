@@ -28,6 +28,7 @@ type reconciler struct {
 	writes         map[string]write // latest write by node
 	probing        bool             // a request for the availability of the API server is running
 	unavailable    bool             // the API server did not answer
+	stale          *seenLease       // which the informer has, and the API server has another one; nil: none is known
 	jobs           []job
 	running        int
 	done           chan func()
@@ -138,7 +139,7 @@ func (o *reconciler) takeChanges() {
 }
 
 func (o *reconciler) nodeChanged(now time.Time, node *v1.Node) {
-	if !o.NodeLifecycle || o.unavailable || !o.settled(node) {
+	if !o.NodeLifecycle || o.unavailable || o.behind() || !o.settled(node) {
 		return
 	}
 	if update, any := o.monitor.Node(now, o.nodeState(node)); any {
@@ -165,7 +166,7 @@ func (o *reconciler) pass() {
 		if o.unavailable && err == nil {
 			o.monitor.Restart(time.Now())
 		}
-		if o.unavailable = err != nil; !o.unavailable {
+		if o.unavailable = err != nil; !o.unavailable && !o.behind() {
 			o.evaluate()
 		}
 	}})
@@ -197,6 +198,26 @@ func (o *reconciler) lease(namespace, name string) *coordinationv1.Lease {
 	}
 	lease, _ := object.(*coordinationv1.Lease)
 	return lease
+}
+
+// seenLease is a Lease as the informer has it; version is empty if it has none.
+type seenLease struct{ namespace, name, version string }
+
+func (o *reconciler) seenLease(namespace, name string) seenLease {
+	l := seenLease{namespace: namespace, name: name}
+	if lease := o.lease(namespace, name); lease != nil {
+		l.version = lease.ResourceVersion
+	}
+	return l
+}
+
+// behind reports whether the informer still has a Lease of which the API server has a later one. No node is evaluated
+// then: its informer is what the heartbeats are known by.
+func (o *reconciler) behind() bool {
+	if o.stale != nil && o.seenLease(o.stale.namespace, o.stale.name) != *o.stale {
+		o.stale = nil
+	}
+	return o.stale != nil
 }
 
 // settled reports whether no write to a node is running, and the informer has

@@ -3,6 +3,7 @@ package kube
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -20,8 +21,25 @@ import (
 func (o *reconciler) write(u lifecycle.Update) {
 	name := u.Node.Name
 	o.writes[name] = write{based: u.Node.ResourceVersion}
-	request := func(ctx context.Context) error { return o.patchNode(ctx, u) }
+	var silent []seenLease
+	if u.KubeletSilent {
+		silent = append(silent, o.seenLease(v1.NamespaceNodeLease, name))
+	}
+	if u.AgentSilent {
+		silent = append(silent, o.seenLease(agentNamespace, agentPrefix+name))
+	}
+	request := func(ctx context.Context) error {
+		for _, lease := range silent {
+			if err := o.confirm(ctx, lease); err != nil {
+				return err
+			}
+		}
+		return o.patchNode(ctx, u)
+	}
 	o.jobs = append(o.jobs, job{request, func(err error) {
+		if stale, is := errors.AsType[staleError](err); is {
+			o.stale = &stale.seenLease
+		}
 		if _, there := o.writes[name]; !there {
 			return // the node is deleted
 		}
@@ -39,6 +57,28 @@ func (o *reconciler) write(u lifecycle.Update) {
 			o.nodeChanged(time.Now(), node)
 		}
 	}})
+}
+
+// staleError says that the API server has a later Lease than the informer.
+type staleError struct{ seenLease }
+
+func (e staleError) Error() string {
+	return fmt.Sprintf("the Lease %s/%s was renewed, and the watch has not reported it: no node is evaluated until it does", e.namespace, e.name)
+}
+
+// confirm asks the API server whether a Lease is still as the informer has it, as kube-controller-manager does since 1.37
+// before it marks a node as unknown.
+func (o *reconciler) confirm(ctx context.Context, seen seenLease) error {
+	live, err := o.client.CoordinationV1().Leases(seen.namespace).Get(ctx, seen.name, metav1.GetOptions{})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return fmt.Errorf("ask for the Lease %s/%s: %w", seen.namespace, seen.name, err)
+	case live.ResourceVersion != seen.version:
+		return staleError{seen}
+	}
+	return nil
 }
 
 // patchNode patches the conditions, then the taints, each with the uid and
