@@ -152,14 +152,21 @@ func (l *Loop) preemptionTaskDone(p *preemption) {
 }
 
 // finishPreemption ends a preemption without tasks and unobserved deletions. The
-// preemptor is activated if it was gated or a deletion failed.
+// preemptor is activated if it was gated, and retried after its backoff if a deletion failed:
+// kube-scheduler retries at once, and sends as many requests as the server refuses.
 func (l *Loop) finishPreemption(p *preemption) {
 	if p.tasks > 0 || p.unobserved > 0 && !p.failed || l.preemptions[p.preemptor] != p {
 		return
 	}
 	delete(l.preemptions, p.preemptor)
 	for _, uid := range append(p.group, p.preemptor) {
-		if e := l.Queue.Get(uid); e != nil && (p.failed || !e.Gate.OK()) {
+		switch e := l.Queue.Get(uid); {
+		case e == nil:
+			continue
+		case p.failed:
+			l.Queue.Retry(l.now(), uid)
+			return
+		case !e.Gate.OK():
 			l.Queue.Activate(l.now(), uid)
 			return
 		}

@@ -74,8 +74,9 @@ func TestAPreemptorIsRetriedAfterAFailedDeletion(t *testing.T) {
 		}
 		w.full()
 		w.set("high", prioritized(10))
-		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high",
-			"status of high: Unschedulable", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+		w.after("status of high: Unschedulable nominated to \"a\"", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
+		time.Sleep(2 * time.Second) // the backoff
+		w.after("status of high: Unschedulable", "event FailedScheduling of high: *", "event Preempted of two: *", "evict two for high")
 	})
 }
 

@@ -115,7 +115,13 @@ func (q *Queue) sleep(e *Entry) {
 
 // Activate moves pods to the active queue unless PreEnqueue gates them. A pod in
 // flight goes to backoff if it is rejected.
-func (q *Queue) Activate(now time.Time, uids ...types.UID) {
+func (q *Queue) Activate(now time.Time, uids ...types.UID) { q.wake(now, queueImmediately, uids) }
+
+// Retry is Activate when the backoff of the last attempt has ended, as after an error: what followed from that attempt
+// has failed.
+func (q *Queue) Retry(now time.Time, uids ...types.UID) { q.wake(now, queueAfterBackoff, uids) }
+
+func (q *Queue) wake(now time.Time, o queueingStrategy, uids []types.UID) {
 	for _, uid := range uids {
 		e := q.entries[uid]
 		if e == nil {
@@ -128,7 +134,10 @@ func (q *Queue) Activate(now time.Time, uids ...types.UID) {
 		case Active:
 			q.sleep(e)
 		case Backoff, Unschedulable, Gated:
-			q.enqueue(e, now, queueImmediately, e.by, framework.ForceActivate)
+			if o == queueAfterBackoff {
+				e.Errors = max(1, e.Unsuccessful)
+			}
+			q.enqueue(e, now, o, e.by, framework.ForceActivate)
 		case InFlight:
 			q.inFlight.record(&framework.Occurrence{Event: framework.ForceActivate}, e)
 		}
