@@ -83,7 +83,7 @@ cluster background this pod.`,
 		local := strings.HasPrefix(*server, "unix:")
 		var extenders []configv1.Extender
 		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
-		cfg, faulty := loadConfig(*file, p.known(podGroups), func(file *config.File) {
+		cfg, faulty := loadConfig(c, *file, p.known(podGroups), func(file *config.File) {
 			if local {
 				file.LeaderElection.LeaderElect = new(bool)
 			}

@@ -29,7 +29,7 @@ func (p *program) simulateCommand() *cobra.Command {
 		Short: "Schedule the pods of a cluster given as manifests, and print the reasons",
 		Long: `Run the scheduler on a cluster given as Kubernetes manifests, files or directories,
 until no more pods can be scheduled, and print each decision with its reasons. Time is
-simulated. If a file is invalid, nothing is scheduled.`,
+simulated. MANIFEST - is standard input. If a file is invalid, nothing is scheduled.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := c.Flags()
@@ -40,8 +40,8 @@ simulated. If a file is invalid, nothing is scheduled.`,
 	end := flags.Duration("for", 0, "simulated duration; default: until no pod changes")
 	c.RunE = func(c *cobra.Command, paths []string) error {
 		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
-		cfg, faulty := loadConfig(*file, p.known(podGroups))
-		objects, warnings, err := simulate.Load(paths...)
+		cfg, faulty := loadConfig(c, *file, p.known(podGroups))
+		objects, warnings, err := simulate.Load(func(name string) ([]byte, error) { return cli.ReadInput(c, name) }, paths...)
 		if err = errors.Join(faulty, malformed, err); err != nil {
 			return cli.BadInput(err)
 		}
@@ -133,11 +133,11 @@ func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable
 
 // loadConfig reads and compiles a configuration file; an empty name is the default
 // profile. Each fault is prefixed with the name of the file.
-func loadConfig(name string, plugins []config.Plugin, overrides ...func(*config.File)) (config.Config, error) {
+func loadConfig(c *cobra.Command, name string, plugins []config.Plugin, overrides ...func(*config.File)) (config.Config, error) {
 	var file config.File
 	var loading error
 	if name != "" {
-		data, err := os.ReadFile(name)
+		data, err := cli.ReadInput(c, name)
 		if err != nil {
 			return config.Config{}, err
 		}

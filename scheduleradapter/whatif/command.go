@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -36,9 +35,12 @@ at a time; the scheduler works on in between.`, MaxBody>>10, cycle.MaxWhatIf, cy
 	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", statusAddress)
 	count := c.Flags().Int("count", 0, fmt.Sprintf("pods, 1 to %d (default the replicas of the workload, or 1)", cycle.MaxWhatIf))
 	c.RunE = func(c *cobra.Command, args []string) error {
-		body, err := readFile(args[0], c.InOrStdin())
+		body, err := cli.ReadInput(c, args[0])
 		if err != nil {
-			return cli.BadInput(err)
+			return err
+		}
+		if len(body) > MaxBody {
+			return cli.BadInput(fmt.Errorf("%s: %d bytes: expected at most %d", args[0], len(body), MaxBody))
 		}
 		path := "/v1/whatif"
 		if c.Flags().Changed("count") {
@@ -59,20 +61,6 @@ at a time; the scheduler works on in between.`, MaxBody>>10, cycle.MaxWhatIf, cy
 		return write(c.OutOrStdout(), &x)
 	}
 	return c
-}
-
-// readFile reads a file, or standard input for -. The scheduler refuses what is longer than
-// MaxBody.
-func readFile(name string, stdin io.Reader) ([]byte, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		stdin = file
-	}
-	return io.ReadAll(io.LimitReader(stdin, MaxBody+1))
 }
 
 func write(out io.Writer, x *cycle.WhatIf) error {

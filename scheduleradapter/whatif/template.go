@@ -3,7 +3,6 @@
 package whatif
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -42,35 +41,20 @@ const kinds = "Pod, Deployment, ReplicaSet, StatefulSet, ReplicationController o
 // read reads a pod or a workload, and the classes beside it. The error joins all faults.
 func read(data []byte) (*template, error) {
 	t := &template{}
-	var faults []error
-	documents := manifest.Split(data)
-	for i, document := range documents {
-		if len(bytes.TrimSpace(document)) == 0 {
-			continue
-		}
-		for _, fault := range manifest.Faults(t.add(document)) {
-			if len(documents) > 1 {
-				fault = fmt.Errorf("document %d: %w", i+1, fault)
-			}
-			faults = append(faults, fault)
-		}
+	objects, err := manifest.Objects(data)
+	faults := []error{err}
+	for i := range objects {
+		faults = append(faults, manifest.At(objects[i].Place, t.add(&objects[i])))
 	}
-	if t.pod == nil && len(faults) == 0 {
-		faults = append(faults, errors.New("expected a "+kinds))
+	if err := errors.Join(faults...); err != nil || t.pod != nil {
+		return t, err
 	}
-	return t, errors.Join(faults...)
+	return t, errors.New("expected a " + kinds)
 }
 
 // add adds a document.
-func (t *template) add(text []byte) error {
-	document, err := manifest.Parse(text)
-	if err != nil {
-		return err
-	}
-	about, err := document.Type()
-	if err != nil {
-		return err
-	}
+func (t *template) add(document *manifest.Object) (err error) {
+	about := document.TypeMeta
 	had := t.pod != nil
 	switch about.APIVersion + " " + about.Kind {
 	case "v1 Pod":
