@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -48,7 +51,7 @@ simulated. MANIFEST - is standard input. If a file is invalid, nothing is schedu
 		if *end < 0 {
 			return cli.BadInput(fmt.Errorf("--for %s: must not be negative", *end))
 		}
-		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, warnings) {
+		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, warnings, withoutProfile(objects, &cfg)) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
 		}
 		var until *time.Duration
@@ -58,6 +61,27 @@ simulated. MANIFEST - is standard input. If a file is invalid, nothing is schedu
 		return p.simulate(c, objects, &cfg, output.String(), *seed, until, podGroups)
 	}
 	return c
+}
+
+// withoutProfile has a warning for each scheduler that pods name and no profile has.
+func withoutProfile(objects *simulate.Objects, cfg *config.Config) (warnings []string) {
+	const named = 5
+	pods := map[string][]string{}
+	for _, pod := range objects.Pods {
+		name := pod.Spec.SchedulerName
+		pending := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
+		if pending && !slices.ContainsFunc(cfg.Profiles, func(p config.Profile) bool { return p.Name == name }) {
+			pods[name] = append(pods[name], pod.Namespace+"/"+pod.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		which, more := pods[name], ""
+		if len(which) > named {
+			which, more = which[:named], fmt.Sprintf(" and %d others", len(which)-named)
+		}
+		warnings = append(warnings, fmt.Sprintf("no profile is named %s: pods that are not scheduled: %s%s", name, strings.Join(which, ", "), more))
+	}
+	return warnings
 }
 
 func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration, podGroups bool) error {

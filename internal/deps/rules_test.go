@@ -44,6 +44,7 @@ var arrows = []arrow{
 	{"internal/manifest", nil, "text in, values out"},
 	{"internal/metric", nil, "metrics are made here, and measured elsewhere"},
 	{"internal/serve", []string{"internal/cli"}, "offering status knows nothing of what it says"},
+	{"internal/podtemplate", []string{"internal/admission"}, "pods follow from the workload alone"},
 	{"internal/page", nil, "serving a page knows nothing of what it shows"},
 	{"internal/kubeclient", []string{"internal/kubeclient/address"}, "finding the API server knows nothing of what is said there"},
 	{"internal/jsonsize", nil, "brackets are counted whatever the text means"},
@@ -137,14 +138,14 @@ var arrows = []arrow{
 	{"scheduleradapter/profile", []string{"scheduleradapter/config", "scheduleradapter/cycle", "scheduleradapter/extender", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/outoftree", "scheduleradapter/plugins/...", "scheduleradapter/preempt"},
 		"profiles are made of plugins and extenders"},
 	{"scheduleradapter/explain", []string{"internal/cli", "internal/serve", "scheduleradapter/cycle"}, "it prints what cycle explains"},
-	{"scheduleradapter/whatif", []string{"internal/admission", "internal/cli", "internal/manifest", "internal/podspec", "internal/serve", "scheduleradapter/cycle"}, "it reads questions that cycle answers"},
+	{"scheduleradapter/whatif", []string{"internal/admission", "internal/cli", "internal/manifest", "internal/podspec", "internal/podtemplate", "internal/serve", "scheduleradapter/cycle"}, "it reads questions that cycle answers"},
 	{"scheduleradapter/secureserving", []string{"internal/kubeclient", "internal/serve"}, "it authenticates and authorizes clients, and does not read what is served"},
 	{"scheduleradapter/statuspage", []string{"internal/page", "internal/serve", "scheduleradapter/cycle"}, "it serves what cycle reports"},
 	{"scheduleradapter/drain", []string{"internal/cli", "internal/kubeclient"}, "a drain uses the API server only"},
 	{"scheduleradapter/kube", []string{"internal/metric", "internal/podspec", "scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/plugins/devices", "scheduleradapter/plugins/volumes"}, "it implements interfaces of cycle, framework, devices and volumes"},
 	{"scheduleradapter/lifecycle", []string{"internal/admission", "scheduleradapter/nodetable"}, "taints follow from conditions and time"},
 	{"scheduleradapter/lifecycle/kube", []string{"internal/metric", "scheduleradapter/lifecycle"}, "writing to the API decides nothing"},
-	{"scheduleradapter/simulate", []string{"internal/admission", "internal/manifest", "scheduleradapter/..."}, "a simulation runs the real parts"},
+	{"scheduleradapter/simulate", []string{"internal/admission", "internal/manifest", "internal/podtemplate", "scheduleradapter/..."}, "a simulation runs the real parts"},
 }
 
 // foundation packages are shared by the eviction manager and the scheduler, or are below

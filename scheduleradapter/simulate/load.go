@@ -13,6 +13,7 @@ import (
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -61,6 +62,9 @@ type Objects struct {
 	TaintRules             []*resourceapi.DeviceTaintRule
 	PodGroups              []*schedulingv1beta1.PodGroup
 	Workloads              []*schedulingv1beta1.Workload
+	Deployments            []*appsv1.Deployment
+	DaemonSets             []*appsv1.DaemonSet
+	Jobs                   []*batchv1.Job
 
 	digests   []*nodetable.Pod                       // of Pods in order
 	uncounted map[*policyv1.PodDisruptionBudget]bool // given without a status
@@ -117,7 +121,11 @@ func (o *Objects) kinds() map[metav1.TypeMeta]kind {
 			"Node": kindOf(&o.Nodes, false), "Pod": kindOf(&o.Pods, true), "Namespace": kindOf(&o.Namespaces, false), "Service": kindOf(&o.Services, true),
 			"ReplicationController": kindOf(&o.ReplicationControllers, true), "PersistentVolume": kindOf(&o.Volumes, false), "PersistentVolumeClaim": kindOf(&o.Claims, true),
 		},
-		"apps/v1":              {"ReplicaSet": kindOf(&o.ReplicaSets, true), "StatefulSet": kindOf(&o.StatefulSets, true)},
+		"apps/v1": {
+			"ReplicaSet": kindOf(&o.ReplicaSets, true), "StatefulSet": kindOf(&o.StatefulSets, true),
+			"Deployment": kindOf(&o.Deployments, true), "DaemonSet": kindOf(&o.DaemonSets, true),
+		},
+		"batch/v1":             {"Job": kindOf(&o.Jobs, true)},
 		"scheduling.k8s.io/v1": {"PriorityClass": kindOf(&o.PriorityClasses, false)},
 		"node.k8s.io/v1":       {"RuntimeClass": kindOf(&o.RuntimeClasses, false)},
 		"policy/v1":            {"PodDisruptionBudget": o.budgets()},
@@ -154,7 +162,8 @@ func (o *Objects) kinds() map[metav1.TypeMeta]kind {
 
 // Load reads a cluster from files and directories; of directories the files .yaml,
 // .yml and .json, also with .gz, at any depth, in lexical order. read reads a file, or
-// standard input for -. It sets defaults as an API server does. An object with a uid is
+// standard input for -. It sets defaults as an API server does, and makes the pods that
+// controllers would add. An object with a uid is
 // stored: an API server has admitted it, and its unknown fields are those of another
 // version. The warnings have the unknown fields, and the number of objects of unknown
 // kinds. The error joins all faults with file, document and field.
@@ -318,14 +327,15 @@ func (l *loader) admit(objects *Objects) {
 	admit(l, objects.RuntimeClasses, classes.AddRuntimeClass)
 	each(objects.StorageClasses, classes.AddStorageClass)
 	each(objects.Namespaces, admission.CompleteNamespace)
+	each(objects.ReplicationControllers, admission.CompleteController)
+	admit(l, objects.Nodes, admission.CompleteNode)
+	l.makePods(objects)
 	each(objects.Claims, func(claim *v1.PersistentVolumeClaim) {
 		if !l.stored[claim] {
 			classes.CompleteClaim(claim)
 		}
 	})
 	each(objects.Volumes, admission.CompleteVolume)
-	each(objects.ReplicationControllers, admission.CompleteController)
-	admit(l, objects.Nodes, admission.CompleteNode)
 	admit(l, objects.Pods, func(pod *v1.Pod) field.ErrorList {
 		if l.stored[pod] && pod.Spec.Priority != nil {
 			admission.CompleteStored(pod)

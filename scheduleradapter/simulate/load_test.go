@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -78,12 +79,12 @@ func TestAClusterIsReadFromFilesOfEveryKind(t *testing.T) {
 	objects, warnings, err := simulate.Load(os.ReadFile, filepath.Join(dir, "every.yaml"))
 	require.NoError(t, err)
 	want := "Node:a Pod:a Namespace:a Namespace:default Service:a ReplicationController:a ReplicaSet:a StatefulSet:a PriorityClass:a RuntimeClass:a " +
-		"PodDisruptionBudget:a PersistentVolume:a PersistentVolumeClaim:a StorageClass:a CSINode:a CSIDriver:a CSIStorageCapacity:a VolumeAttachment:a"
+		"PodDisruptionBudget:a PersistentVolume:a PersistentVolumeClaim:a StorageClass:a CSINode:a CSIDriver:a CSIStorageCapacity:a VolumeAttachment:a Deployment:a"
 	if got := names(objects); got != want {
 		t.Errorf("got  %s\nwant %s", got, want)
 	}
 	have(t, "warnings", withoutDir(dir, warnings), []string{
-		"objects of kinds that are not used: 1 Deployment of apps/v1, 1 PodDisruptionBudget of policy/v1beta1",
+		"objects of kinds that are not used: 1 Deployment of apps/v1 without containers, 1 PodDisruptionBudget of policy/v1beta1",
 	})
 }
 
@@ -346,3 +347,55 @@ func TestACompressedOrUTF16FileIsReadWhole(t *testing.T) {
 		}
 	}
 }
+
+// A workload has as many pods as its controller would make, whatever of them is in the file.
+// rule: S8.56
+func TestPodsOfWorkloadsAreMadeOnce(t *testing.T) {
+	const (
+		nodes    = "apiVersion: v1\nkind: List\nitems: [{apiVersion: v1, kind: Node, metadata: {name: a}}, {apiVersion: v1, kind: Node, metadata: {name: b}, spec: {unschedulable: true}}]\n"
+		template = "template: {metadata: {labels: {app: web}}, spec: {containers: [{name: c}]}}"
+		selector = "selector: {matchLabels: {app: web}}"
+	)
+	ownedBy := func(kind, name string) string {
+		return "ownerReferences: [{apiVersion: apps/v1, kind: " + kind + ", name: " + name + ", uid: u, controller: true}]"
+	}
+	for name, test := range map[string]struct{ text, pods string }{
+		"a Deployment": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, " + template + "}\n", "web-*-0 web-*-1"},
+		"its ReplicaSet and a pod": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 2, " + template + "}\n---\n" +
+			"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web-1, " + ownedBy("Deployment", "web") + "}\nspec: {replicas: 2, " + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: web-1-x, " + ownedBy("ReplicaSet", "web-1") + "}\n", "web-1-x web-1-0"},
+		"its pods without their ReplicaSets": {"apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web}\nspec: {replicas: 3, " + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: web-1-x, labels: {pod-template-hash: '1'}, " + ownedBy("ReplicaSet", "web-1") + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: web-2-x, labels: {pod-template-hash: '2'}, " + ownedBy("ReplicaSet", "web-2") + "}\n", "web-1-x web-2-x web-2-0"},
+		"a ReplicaSet that adopts a pod": {"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec: {replicas: 2, " + selector + ", " + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: mine, labels: {app: web}}\n---\napiVersion: v1\nkind: Pod\nmetadata: {name: other}\n", "mine other web-0"},
+		"a ReplicaSet whose pod has ended": {"apiVersion: apps/v1\nkind: ReplicaSet\nmetadata: {name: web}\nspec: {" + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: web-0, " + ownedBy("ReplicaSet", "web") + "}\nstatus: {phase: Failed}\n", "web-0 web-1"},
+		"a StatefulSet with a pod and claims": {"apiVersion: apps/v1\nkind: StatefulSet\nmetadata: {name: db}\nspec: {replicas: 3, volumeClaimTemplates: [{metadata: {name: data}}], " + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: db-1, " + ownedBy("StatefulSet", "db") + "}\nstatus: {phase: Failed}\n", "db-1 db-0 db-2 data-db-0 data-db-2"},
+		"a DaemonSet with a pod": {"apiVersion: apps/v1\nkind: DaemonSet\nmetadata: {name: log}\nspec: {" + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: log-x, " + ownedBy("DaemonSet", "log") + "}\nspec: {nodeName: a}\n", "log-x log-1"},
+		"a Job with a pod": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: sum}\nspec: {parallelism: 3, completionMode: Indexed, completions: 3, " + template + "}\n---\n" +
+			"apiVersion: v1\nkind: Pod\nmetadata: {name: sum-1-x, labels: {batch.kubernetes.io/job-completion-index: '1'}, " + ownedBy("Job", "sum") + "}\n", "sum-1-x sum-0 sum-2"},
+		"a workload without containers": {"apiVersion: batch/v1\nkind: Job\nmetadata: {name: sum}\n", ""},
+	} {
+		objects, _, err := simulate.Load(os.ReadFile, write(t, map[string]string{"a.yaml": nodes + "---\n" + test.text}))
+		if err != nil {
+			t.Errorf("%s: %v", name, err)
+			continue
+		}
+		var got []string
+		for _, pod := range objects.Pods {
+			got = append(got, pod.Name)
+		}
+		for _, claim := range objects.Claims {
+			got = append(got, claim.Name)
+		}
+		if text := hashed.ReplaceAllString(strings.Join(got, " "), "web-*-"); text != test.pods {
+			t.Errorf("%s: got %q, want %q", name, text, test.pods)
+		}
+	}
+}
+
+// hashed is the name of a ReplicaSet with its hash, which is that of no test.
+var hashed = regexp.MustCompile(`web-[a-z0-9]{5,}-`)
