@@ -102,26 +102,32 @@ func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *con
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // extenders filter and score, but do not bind
 	}
-	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-	var host *outoftree.Host
-	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, stores profile.Stores) (profiles []cycle.Profile, err error) {
-			if host, err = p.host(c.Context(), cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
-				return nil, err
-			}
-			return profile.New(cfg, env, stores, host, log)
-		},
-		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
-		PodGroups:      podGroups,
-		InitialBackoff: cfg.PodInitialBackoff,
-		MaxBackoff:     cfg.PodMaxBackoff,
-		For:            until,
-		Random:         rand.New(rand.NewPCG(seed, seed)),
-	}, report)
+	s, err := p.newSimulation(c.Context(), objects, cfg, simulate.Config{
+		PodGroups: podGroups, InitialBackoff: cfg.PodInitialBackoff, MaxBackoff: cfg.PodMaxBackoff, For: until, Random: rand.New(rand.NewPCG(seed, seed)),
+	}, report, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
 	if err != nil {
-		return cli.BadInput(err)
+		return err
 	}
 	return s.Run(c.Context())
+}
+
+// newSimulation makes a simulation with the profiles of a configuration. The error is the
+// caller's fault.
+func (p *program) newSimulation(ctx context.Context, objects *simulate.Objects, cfg *config.Config, with simulate.Config, report simulate.Reporter, log *slog.Logger) (*simulate.Simulation, error) {
+	var host *outoftree.Host
+	with.Assemble = func(env framework.Env, stores profile.Stores) (profiles []cycle.Profile, err error) {
+		if host, err = p.host(ctx, cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
+			return nil, err
+		}
+		profiles, err = profile.New(cfg, env, stores, host, log)
+		return profiles, inConfig(cfg, err)
+	}
+	with.Assembled = func(owner outoftree.Owner) { host.Attach(owner) }
+	s, err := simulate.New(objects, with, report)
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	return s, nil
 }
 
 // progressReporter shows the number of attempted pods on a terminal.
@@ -171,5 +177,9 @@ func loadConfig(c *cobra.Command, name string, plugins []config.Plugin, override
 		override(&file)
 	}
 	cfg, compiling := config.Compile(&file, plugins)
-	return cfg, cli.InFile(cmp.Or(name, "flags"), errors.Join(loading, compiling))
+	cfg.File = name
+	return cfg, inConfig(&cfg, errors.Join(loading, compiling))
 }
+
+// inConfig names the file of a configuration in each fault of it.
+func inConfig(cfg *config.Config, err error) error { return cli.InFile(cmp.Or(cfg.File, "flags"), err) }

@@ -134,7 +134,7 @@ var arrows = []arrow{
 	{"scheduleradapter/cycle", []string{"internal/metric", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/preempt", "scheduleradapter/queue"},
 		"the scheduling and binding cycles call interfaces, which kube and simulate implement"},
 	{"scheduleradapter/outoftree", []string{"scheduleradapter/cycle", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/queue"}, "it implements interfaces of framework, and passes requests of plugins to the owner of the scheduler"},
-	{"scheduleradapter/extender", []string{"internal/jsonsize", "scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
+	{"scheduleradapter/extender", []string{"internal/jsonsize", "internal/manifest", "scheduleradapter/config", "scheduleradapter/framework", "scheduleradapter/nodetable"}, "it implements points of the framework, over HTTP"},
 	{"scheduleradapter/profile", []string{"scheduleradapter/config", "scheduleradapter/cycle", "scheduleradapter/extender", "scheduleradapter/framework", "scheduleradapter/nodetable", "scheduleradapter/outoftree", "scheduleradapter/plugins/...", "scheduleradapter/preempt"},
 		"profiles are made of plugins and extenders"},
 	{"scheduleradapter/explain", []string{"internal/cli", "internal/serve", "scheduleradapter/cycle"}, "it prints what cycle explains"},

@@ -19,6 +19,8 @@ import (
 
 // Config is a complete and valid configuration.
 type Config struct {
+	// File is the name of the file; empty: there is none.
+	File string
 	// Profiles has at least one; their names are distinct.
 	Profiles []Profile
 	// Extenders are in the order of their calls; ignorable ones are last.

@@ -15,7 +15,7 @@ type SparseColumn struct {
 	blocks []*block // by word; nil, and beyond the end: no amounts
 	// users is the number of nodes and pods that have the resource; owner is the
 	// namespace of the pod that brought it, zero: a node did.
-	users int
+	users   int
 	owner   Symbol
 	carries carries
 }
