@@ -311,3 +311,22 @@ items:
 		t.Errorf("the answer for the StatefulSet is %+v", db)
 	}
 }
+
+// Objects of another cluster, or of another version, are asked about as they are stored.
+// rule: S8.53
+func TestStoredObjectsAreAskedAboutAsTheyAre(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	s := c.runs("--leader-elect=false")
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {priorityClassName: changed, priority: 7, runtimeClassName: changed, overhead: {cpu: "1"}, colour: red, containers: [{name: main, resources: {requests: {cpu: "1"}}}]}}`
+	x := c.answers(s, pod+"\n---\n"+pod+`
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: changed, uid: u-2}, value: 8, colour: red}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: changed, uid: u-3}, handler: h, overhead: {podFixed: {cpu: "9"}}}
+`)
+	want := []string{`1 unknown field "colour" of PriorityClass`, `2 unknown field "spec.colour" of Pod`}
+	if x.Scheduled != 1 || x.Count != 1 || len(x.Further) > 0 || !slices.Equal(x.LeftOut, want) {
+		t.Errorf("the answer is %+v", x)
+	}
+}

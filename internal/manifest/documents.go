@@ -137,10 +137,11 @@ func checkEnd(document []byte) error {
 	if err == nil || errors.Is(err, io.EOF) {
 		return nil
 	}
-	line := 0 // the parser counts from 0
-	if _, other := fmt.Sscanf(err.Error(), "yaml: line %d: did not find expected <document start>", &line); other != nil {
+	if !strings.HasSuffix(err.Error(), "did not find expected <document start>") {
 		return err
 	}
+	line := 0 // the parser counts from 0, and leaves 0 out
+	_, _ = fmt.Sscanf(err.Error(), "yaml: line %d:", &line)
 	return fmt.Errorf("line %d: expected the end of the document or ---", line+1)
 }
 
@@ -181,10 +182,14 @@ func Objects(data []byte) (objects []Object, err error) {
 	return r.objects, errors.Join(r.faults...)
 }
 
+// maxDepth bounds lists in lists: each is read again.
+const maxDepth = 8
+
 // reader has what Objects has read.
 type reader struct {
 	objects []Object
 	faults  []error
+	depth   int
 }
 
 func (r *reader) read(place string, text []byte, expected metav1.TypeMeta) {
@@ -229,9 +234,15 @@ func (r *reader) read(place string, text []byte, expected metav1.TypeMeta) {
 }
 
 func (r *reader) items(place, name string, items []json.RawMessage, of metav1.TypeMeta) {
+	if r.depth == maxDepth {
+		r.faults = append(r.faults, At(place, fmt.Errorf("lists in lists: expected at most %d", maxDepth)))
+		return
+	}
 	if place != "" {
 		place += ": "
 	}
+	r.depth++
+	defer func() { r.depth-- }()
 	for i, item := range items {
 		r.read(fmt.Sprintf("%s%s[%d]", place, name, i), item, of)
 	}

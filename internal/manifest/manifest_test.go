@@ -65,6 +65,8 @@ func TestNoPartOfAFileIsIgnored(t *testing.T) {
 		"a JSON list":                         {`[{"kind": "A"}, {"kind": "BList", "apiVersion": "v1", "items": [{}, {"kind": "C"}]}]`, "A B C", ""},
 		"a YAML list, and a fault in it":      {"- kind: A\n- 5\n", "A", "[1]: expected an object, found number"},
 		"a list of a custom resource":         {"kind: AllowList\nitems: [a, b]\n---\nkind: DenyList\nmetadata: {name: d}\nitems: [{}]\n", "AllowList DenyList", ""},
+		"lists without end":                   {strings.Repeat("[", 100) + strings.Repeat("]", 100), "", "[0]: [0]: [0]: [0]: [0]: [0]: [0]: [0]: lists in lists: expected at most 8"},
+		"a JSON value and text on its line":   {`{"kind": "A"} text`, "", "line 1: expected the end of the document or ---"},
 		"an unknown field of a list":          {"kind: PodList\nitems: [{}]\nitmes: []\n", "Pod", `unknown field "itmes"`},
 	} {
 		objects, err := manifest.Objects([]byte(test.text))

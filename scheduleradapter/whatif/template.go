@@ -44,8 +44,11 @@ type asked struct {
 	leftOut []string
 }
 
-// kinds are those of the pods and the workloads.
+// kinds are those of pods, workloads and classes.
 var kinds = map[metav1.TypeMeta]func() metav1.Object{
+	{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}: func() metav1.Object { return &schedulingv1.PriorityClass{} },
+	{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}:        func() metav1.Object { return &nodev1.RuntimeClass{} },
+
 	{APIVersion: "v1", Kind: "Pod"}:                   func() metav1.Object { return &v1.Pod{} },
 	{APIVersion: "apps/v1", Kind: "Deployment"}:       func() metav1.Object { return &appsv1.Deployment{} },
 	{APIVersion: "apps/v1", Kind: "ReplicaSet"}:       func() metav1.Object { return &appsv1.ReplicaSet{} },
@@ -72,16 +75,6 @@ func read(data []byte) (*question, error) {
 
 // add adds an object.
 func (q *question) add(document *manifest.Object) error {
-	switch document.TypeMeta {
-	case metav1.TypeMeta{APIVersion: "scheduling.k8s.io/v1", Kind: "PriorityClass"}:
-		object := &schedulingv1.PriorityClass{}
-		q.priorityClasses = append(q.priorityClasses, object)
-		return document.Decode(object)
-	case metav1.TypeMeta{APIVersion: "node.k8s.io/v1", Kind: "RuntimeClass"}:
-		object := &nodev1.RuntimeClass{}
-		q.runtimeClasses = append(q.runtimeClasses, object)
-		return document.Decode(object)
-	}
 	made, known := kinds[document.TypeMeta]
 	if !known {
 		q.unused[document.Kind+" of "+document.APIVersion]++
@@ -94,7 +87,15 @@ func (q *question) add(document *manifest.Object) error {
 		unknown = nil
 	}
 	for _, field := range unknown {
-		a.leaveOut(field.Error())
+		q.unused[field.Error()+" of "+document.Kind]++
+	}
+	switch class := a.object.(type) {
+	case *schedulingv1.PriorityClass:
+		q.priorityClasses = append(q.priorityClasses, class)
+		return err
+	case *nodev1.RuntimeClass:
+		q.runtimeClasses = append(q.runtimeClasses, class)
+		return err
 	}
 	if a.object.GetName() == "" {
 		a.object.SetName(strings.TrimSuffix(a.object.GetGenerateName(), "-"))
@@ -180,7 +181,9 @@ func (q *question) complete(ctx context.Context, cluster func(context.Context, s
 	classes := admission.NewClasses()
 	var all field.ErrorList
 	for _, class := range q.priorityClasses {
-		all = append(all, classes.AddPriorityClass(class)...)
+		if found := classes.AddPriorityClass(class); class.UID == "" { // an API server has admitted the others
+			all = append(all, found...)
+		}
 	}
 	for _, class := range q.runtimeClasses {
 		all = append(all, classes.AddRuntimeClass(class)...)
