@@ -163,10 +163,10 @@ func (o *Objects) kinds() map[metav1.TypeMeta]kind {
 // Load reads a cluster from files and directories; of directories the files .yaml,
 // .yml and .json, also with .gz, at any depth, in lexical order. read reads a file, or
 // standard input for -. It sets defaults as an API server does, and makes the pods that
-// controllers would add. An object with a uid is
-// stored: an API server has admitted it, and its unknown fields are those of another
-// version. The warnings have the unknown fields, and the number of objects of unknown
-// kinds. The error joins all faults with file, document and field.
+// controllers would add. An object with a uid is stored: an API server has admitted it,
+// and its unknown fields are those of another version. The warnings have these fields,
+// and the number of objects that are not used. The error joins all faults with file,
+// document and field.
 func Load(read func(name string) ([]byte, error), paths ...string) (objects *Objects, warnings []string, err error) {
 	objects = &Objects{uncounted: map[*policyv1.PodDisruptionBudget]bool{}}
 	l := &loader{
