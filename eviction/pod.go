@@ -2,7 +2,6 @@ package eviction
 
 import (
 	"fmt"
-	"math"
 
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -238,10 +237,7 @@ func requestWithOverhead(pod *v1.Pod, name v1.ResourceName) int64 {
 	if !request.IsZero() {
 		request.Add(pod.Spec.Overhead[name])
 	}
-	if request.CmpInt64(math.MaxInt64) > 0 {
-		return math.MaxInt64 // Value would wrap around
-	}
-	return request.Value()
+	return podspec.Amount(request, 0)
 }
 
 func digestContainer(c *v1.Container, limited bool) Container {

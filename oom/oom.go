@@ -100,7 +100,7 @@ func (p *policy) burstable(request int64) int {
 func unclaimedShare(pod *v1.Pod) int64 {
 	containers := int64(len(pod.Spec.Containers) + len(pod.Spec.InitContainers))
 	together := resource.AggregateContainerRequests(pod, resource.PodResourcesOptions{})
-	unclaimed := pod.Spec.Resources.Requests.Memory().Value() - together.Memory().Value()
+	unclaimed := podspec.Amount(*pod.Spec.Resources.Requests.Memory(), 0) - podspec.Amount(*together.Memory(), 0)
 	if containers == 0 || unclaimed <= 0 {
 		return 0
 	}

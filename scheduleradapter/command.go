@@ -59,7 +59,7 @@ func NewCommand(version string, options ...Option) *cobra.Command {
 	for _, option := range options {
 		option(p)
 	}
-	root := cli.New("evictd-scheduler", "Kubernetes scheduler that avoids node pressure", version, p.runCommand(), p.simulateCommand(), explain.NewCommand(defaultStatusAddress), whatif.NewCommand(defaultStatusAddress), drain.NewCommand())
+	root := cli.New("evictd-scheduler", "Kubernetes scheduler that avoids node pressure", version, p.runCommand(), p.simulateCommand(), p.checkConfigCommand(), explain.NewCommand(defaultStatusAddress), whatif.NewCommand(defaultStatusAddress), drain.NewCommand())
 	root.PersistentPreRunE = func(*cobra.Command, []string) error { return errors.Join(p.faults...) }
 	return root
 }

@@ -1,7 +1,9 @@
 package scheduleradapter
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"strings"
 	"time"
@@ -10,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	componentconfig "k8s.io/component-base/config"
 	"k8s.io/component-base/config/options"
+	"k8s.io/klog/v2"
 	configv1 "k8s.io/kube-scheduler/config/v1"
 
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -34,6 +37,8 @@ type kubeFlags struct {
 	election  componentconfig.LeaderElectionConfiguration
 	profiling bool
 	verbosity int
+	format    string
+	writeTo   string
 }
 
 // addKubeFlags adds them, and hides those without effect.
@@ -46,6 +51,12 @@ func addKubeFlags(set *pflag.FlagSet) *kubeFlags {
 	set.Lookup("leader-elect").Usage = "schedule only while holding the Lease of the configuration (default as configured; false with unix:PATH)"
 	set.BoolVar(&k.profiling, "profiling", false, "serve /debug/pprof/; without --config only")
 	set.IntVarP(&k.verbosity, "v", "v", 0, "verbosity of the log; from 4 on it has debug lines")
+	set.StringVar(&k.format, "logging-format", "text", "text or json")
+	set.StringVar(&k.writeTo, "write-config-to", "", "write the complete configuration to this file, and exit")
+	for _, f := range removed {
+		set.Var(refused(f.instead), f.name, "")
+		set.Lookup(f.name).Hidden = true
+	}
 	for _, f := range withoutEffect {
 		if f.isBool {
 			set.Bool(f.name, false, "")
@@ -76,11 +87,10 @@ var withoutEffect = []struct {
 	{"kube-api-content-type", false, "clientConnection.contentType of --config sets it"},
 	{"kube-api-qps", false, "the client does not limit its rate; API priority and fairness does"},
 	{"log-flush-frequency", false, "the log is not buffered"},
-	{"log-json-info-buffer-size", false, "the log is text"},
-	{"log-json-split-stream", true, "the log is text"},
+	{"log-json-info-buffer-size", false, "the log is not buffered"},
+	{"log-json-split-stream", true, "the log is standard error"},
 	{"log-text-info-buffer-size", false, "the log is not buffered"},
 	{"log-text-split-stream", true, "the log is standard error"},
-	{"logging-format", false, "the log is text"},
 	{"min-compatibility-version", false, "only the behaviour of Kubernetes 1.37 is implemented"},
 	{"permit-address-sharing", true, "the port is not shared"},
 	{"permit-port-sharing", true, "the port is not shared"},
@@ -88,8 +98,29 @@ var withoutEffect = []struct {
 	{"show-hidden-metrics-for-version", false, "there are no hidden metrics"},
 	{"tls-curve-preferences", false, "the Go library chooses the curve"},
 	{"vmodule", false, "--v sets the verbosity of all packages"},
-	{"write-config-to", false, "/configz serves the configuration"},
 }
+
+// removed are flags that kube-scheduler had, and what to use instead.
+var removed = []struct{ name, instead string }{
+	{"policy-config-file", "removed in Kubernetes 1.23: use --config, which reads a Policy too"},
+	{"policy-configmap", "removed in Kubernetes 1.23: write the Policy to a file, and use --config, which reads it"},
+	{"policy-configmap-namespace", "removed in Kubernetes 1.23: write the Policy to a file, and use --config, which reads it"},
+	{"use-legacy-policy-config", "removed in Kubernetes 1.23: use --config, which reads a Policy too"},
+	{"algorithm-provider", "removed in Kubernetes 1.23: use --config, with plugins or a scoringStrategy in profiles"},
+	{"scheduler-name", "removed in Kubernetes 1.23: use --config, with schedulerName in profiles"},
+	{"hard-pod-affinity-symmetric-weight", "removed in Kubernetes 1.23: use --config, with hardPodAffinityWeight in the args of InterPodAffinity"},
+	{"lock-object-name", "removed in Kubernetes 1.24: use --leader-elect-resource-name"},
+	{"lock-object-namespace", "removed in Kubernetes 1.24: use --leader-elect-resource-namespace"},
+	{"address", "removed in Kubernetes 1.23: use --bind-address"},
+	{"port", "removed in Kubernetes 1.23: use --secure-port"},
+}
+
+// refused is the value of a removed flag: what to use instead.
+type refused string
+
+func (refused) String() string     { return "" }
+func (refused) Type() string       { return "string" }
+func (r refused) Set(string) error { return errors.New(string(r)) }
 
 // servingFlags have no effect while --secure-port is 0.
 var servingFlags = []string{
@@ -137,10 +168,20 @@ func (k *kubeFlags) override(file *config.File) {
 	}
 }
 
-// level is that of the log, by --v.
-func (k *kubeFlags) level() slog.Level {
+// log makes the log by --v and --logging-format. A log of JSON has the lines of client-go
+// too.
+func (k *kubeFlags) log(w io.Writer) (*slog.Logger, error) {
+	options := &slog.HandlerOptions{}
 	if k.verbosity >= 4 {
-		return slog.LevelDebug
+		options.Level = slog.LevelDebug
 	}
-	return slog.LevelInfo
+	switch k.format {
+	case "text":
+		return slog.New(slog.NewTextHandler(w, options)), nil
+	case "json":
+		log := slog.New(slog.NewJSONHandler(w, options))
+		klog.SetSlogLogger(log)
+		return log, nil
+	}
+	return nil, fmt.Errorf("--logging-format %s: expected text or json", k.format)
 }

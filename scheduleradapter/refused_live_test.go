@@ -46,7 +46,7 @@ var object = regexp.MustCompile(`(events/)[^/]+$`)
 // TestRefusedWritesAreFew has a server refuse writes of a scheduler whose pods are bound, wait, preempt, and get volumes
 // and devices, and counts the requests of each kind.
 //
-// rule: S8.54
+// rule: S8.58
 func TestRefusedWritesAreFew(t *testing.T) {
 	const watched, most = 6 * time.Second, 40
 	for name, refusal := range refusals {

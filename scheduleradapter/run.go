@@ -83,7 +83,7 @@ cluster background this pod.`,
 		local := strings.HasPrefix(*server, "unix:")
 		var extenders []configv1.Extender
 		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
-		cfg, faulty := loadConfig(*file, p.known(podGroups), func(file *config.File) {
+		cfg, faulty := loadConfig(c, *file, p.known(podGroups), func(file *config.File) {
 			if local {
 				file.LeaderElection.LeaderElect = new(bool)
 			}
@@ -106,12 +106,18 @@ cluster background this pod.`,
 			*controllers = []string{"taint-eviction", "node-lifecycle"}
 		}
 		running, unknown := parseControllers(*controllers)
-		if err := errors.Join(faulty, unreachable, unknown, malformed, secure.Validate()); err != nil {
+		log, format := kubeScheduler.log(c.ErrOrStderr())
+		if kubeScheduler.writeTo != "" {
+			unreachable = nil
+		}
+		if err := errors.Join(faulty, unreachable, unknown, malformed, secure.Validate(), format); err != nil {
 			return cli.BadInput(err)
 		}
-		log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), &slog.HandlerOptions{Level: kubeScheduler.level()}))
 		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, kubeScheduler.warnings(secure)) {
 			log.Warn("configuration", "warning", warning)
+		}
+		if kubeScheduler.writeTo != "" {
+			return p.writeConfig(c.Context(), kubeScheduler.writeTo, &cfg, extenders, log)
 		}
 		d, err := p.newDaemon(c.Context(), &cfg, client, roles{running, podGroups, *extending, *address, files, securePort{secure, flags, cfg.Versioned(extenders), p.version}}, log)
 		if err != nil {
@@ -179,7 +185,8 @@ func (p *program) newDaemon(ctx context.Context, cfg *config.Config, restConfig 
 		Config: cycle.Config{
 			Table: table,
 			Profiles: func(env framework.Env) ([]cycle.Profile, error) {
-				return profile.New(cfg, env, profile.Stores{Volumes: storage, Devices: d.devices}, d.plugins.host(), log)
+				profiles, err := profile.New(cfg, env, profile.Stores{Volumes: storage, Devices: d.devices}, d.plugins.host(), log)
+				return profiles, inConfig(cfg, err)
 			},
 			Env: framework.Env{
 				Binder: d.writer, Random: cycle.NewRandom(rand.Uint64(), rand.Uint64()),

@@ -6,12 +6,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
+	v1 "k8s.io/api/core/v1"
 
 	"github.com/evictd/evictd/internal/cli"
 	"github.com/evictd/evictd/scheduleradapter/config"
@@ -29,7 +32,7 @@ func (p *program) simulateCommand() *cobra.Command {
 		Short: "Schedule the pods of a cluster given as manifests, and print the reasons",
 		Long: `Run the scheduler on a cluster given as Kubernetes manifests, files or directories,
 until no more pods can be scheduled, and print each decision with its reasons. Time is
-simulated. If a file is invalid, nothing is scheduled.`,
+simulated. MANIFEST - is standard input. If a file is invalid, nothing is scheduled.`,
 		Args: cobra.MinimumNArgs(1),
 	}
 	flags := c.Flags()
@@ -40,15 +43,15 @@ simulated. If a file is invalid, nothing is scheduled.`,
 	end := flags.Duration("for", 0, "simulated duration; default: until no pod changes")
 	c.RunE = func(c *cobra.Command, paths []string) error {
 		podGroups, withoutEffect, malformed := checkFeatureGates(*features)
-		cfg, faulty := loadConfig(*file, p.known(podGroups))
-		objects, warnings, err := simulate.Load(paths...)
+		cfg, faulty := loadConfig(c, *file, p.known(podGroups))
+		objects, warnings, err := simulate.Load(func(name string) ([]byte, error) { return cli.ReadInput(c, name) }, paths...)
 		if err = errors.Join(faulty, malformed, err); err != nil {
 			return cli.BadInput(err)
 		}
 		if *end < 0 {
 			return cli.BadInput(fmt.Errorf("--for %s: must not be negative", *end))
 		}
-		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, warnings) {
+		for _, warning := range slices.Concat(cfg.Warnings, withoutEffect, warnings, withoutProfile(objects, &cfg)) {
 			fmt.Fprintf(c.ErrOrStderr(), "%s: warning: %s\n", c.Root().Name(), warning)
 		}
 		var until *time.Duration
@@ -58,6 +61,27 @@ simulated. If a file is invalid, nothing is scheduled.`,
 		return p.simulate(c, objects, &cfg, output.String(), *seed, until, podGroups)
 	}
 	return c
+}
+
+// withoutProfile has a warning for each scheduler that pods name and no profile has.
+func withoutProfile(objects *simulate.Objects, cfg *config.Config) (warnings []string) {
+	const named = 5
+	pods := map[string][]string{}
+	for _, pod := range objects.Pods {
+		name := pod.Spec.SchedulerName
+		pending := pod.Spec.NodeName == "" && pod.DeletionTimestamp == nil && pod.Status.Phase != v1.PodSucceeded && pod.Status.Phase != v1.PodFailed
+		if pending && !slices.ContainsFunc(cfg.Profiles, func(p config.Profile) bool { return p.Name == name }) {
+			pods[name] = append(pods[name], pod.Namespace+"/"+pod.Name)
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(pods)) {
+		which, more := pods[name], ""
+		if len(which) > named {
+			which, more = which[:named], fmt.Sprintf(" and %d others", len(which)-named)
+		}
+		warnings = append(warnings, fmt.Sprintf("no profile is named %s: pods that are not scheduled: %s%s", name, strings.Join(which, ", "), more))
+	}
+	return warnings
 }
 
 func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *config.Config, format string, seed uint64, until *time.Duration, podGroups bool) error {
@@ -78,26 +102,32 @@ func (p *program) simulate(c *cobra.Command, objects *simulate.Objects, cfg *con
 	for i := range cfg.Extenders {
 		cfg.Extenders[i].BindVerb = "" // extenders filter and score, but do not bind
 	}
-	log := slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil))
-	var host *outoftree.Host
-	s, err := simulate.New(objects, simulate.Config{
-		Assemble: func(env framework.Env, stores profile.Stores) (profiles []cycle.Profile, err error) {
-			if host, err = p.host(c.Context(), cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
-				return nil, err
-			}
-			return profile.New(cfg, env, stores, host, log)
-		},
-		Assembled:      func(owner outoftree.Owner) { host.Attach(owner) },
-		PodGroups:      podGroups,
-		InitialBackoff: cfg.PodInitialBackoff,
-		MaxBackoff:     cfg.PodMaxBackoff,
-		For:            until,
-		Random:         rand.New(rand.NewPCG(seed, seed)),
-	}, report)
+	s, err := p.newSimulation(c.Context(), objects, cfg, simulate.Config{
+		PodGroups: podGroups, InitialBackoff: cfg.PodInitialBackoff, MaxBackoff: cfg.PodMaxBackoff, For: until, Random: rand.New(rand.NewPCG(seed, seed)),
+	}, report, slog.New(slog.NewTextHandler(c.ErrOrStderr(), nil)))
 	if err != nil {
-		return cli.BadInput(err)
+		return err
 	}
 	return s.Run(c.Context())
+}
+
+// newSimulation makes a simulation with the profiles of a configuration. The error is the
+// caller's fault.
+func (p *program) newSimulation(ctx context.Context, objects *simulate.Objects, cfg *config.Config, with simulate.Config, report simulate.Reporter, log *slog.Logger) (*simulate.Simulation, error) {
+	var host *outoftree.Host
+	with.Assemble = func(env framework.Env, stores profile.Stores) (profiles []cycle.Profile, err error) {
+		if host, err = p.host(ctx, cfg, env.Table, outoftree.API{Missing: "there is no API server in simulate"}, log); err != nil {
+			return nil, err
+		}
+		profiles, err = profile.New(cfg, env, stores, host, log)
+		return profiles, inConfig(cfg, err)
+	}
+	with.Assembled = func(owner outoftree.Owner) { host.Attach(owner) }
+	s, err := simulate.New(objects, with, report)
+	if err != nil {
+		return nil, cli.BadInput(err)
+	}
+	return s, nil
 }
 
 // progressReporter shows the number of attempted pods on a terminal.
@@ -133,11 +163,11 @@ func (p *program) host(ctx context.Context, cfg *config.Config, table *nodetable
 
 // loadConfig reads and compiles a configuration file; an empty name is the default
 // profile. Each fault is prefixed with the name of the file.
-func loadConfig(name string, plugins []config.Plugin, overrides ...func(*config.File)) (config.Config, error) {
+func loadConfig(c *cobra.Command, name string, plugins []config.Plugin, overrides ...func(*config.File)) (config.Config, error) {
 	var file config.File
 	var loading error
 	if name != "" {
-		data, err := os.ReadFile(name)
+		data, err := cli.ReadInput(c, name)
 		if err != nil {
 			return config.Config{}, err
 		}
@@ -147,5 +177,9 @@ func loadConfig(name string, plugins []config.Plugin, overrides ...func(*config.
 		override(&file)
 	}
 	cfg, compiling := config.Compile(&file, plugins)
-	return cfg, cli.InFile(cmp.Or(name, "flags"), errors.Join(loading, compiling))
+	cfg.File = name
+	return cfg, inConfig(&cfg, errors.Join(loading, compiling))
 }
+
+// inConfig names the file of a configuration in each fault of it.
+func inConfig(cfg *config.Config, err error) error { return cli.InFile(cmp.Or(cfg.File, "flags"), err) }

@@ -271,3 +271,62 @@ func TestAVolumeIsFreeAfterAWhatIf(t *testing.T) {
 	must(c.CoreV1().PersistentVolumeClaims("default").Update(t.Context(), claim, metav1.UpdateOptions{}))(c)
 	c.bound("p")
 }
+
+// Pods of an old revision are no pods of the new one, and the workloads of a file are tried beside each other.
+// rule: S8.55
+// rule: S8.57
+func TestWorkloadsOfAFileAreTriedTogether(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	c.node("b")
+	for _, name := range []string{"old-1", "old-2"} {
+		c.pod(name, func(p *v1.Pod) {
+			p.Labels = map[string]string{"app": "web", "pod-template-hash": "old"}
+			p.Spec.NodeName, p.Spec.Containers[0].Resources = "a", v1.ResourceRequirements{}
+		})
+	}
+	s := c.runs("--leader-elect=false")
+	const spread = "topologySpreadConstraints: [{maxSkew: 1, topologyKey: kubernetes.io/hostname, whenUnsatisfiable: DoNotSchedule, labelSelector: {matchLabels: {app: web}}, matchLabelKeys: [KEY]}], "
+	x := c.answers(s, strings.ReplaceAll(`apiVersion: v1
+kind: List
+items:
+- {apiVersion: apps/v1, kind: Deployment, metadata: {name: web}, spec: {replicas: 2, template: {metadata: {labels: {app: web}}, spec: {`+strings.Replace(spread, "KEY", "pod-template-hash", 1)+`containers: [{name: main}]}}}}
+- {apiVersion: v1, kind: ConfigMap, metadata: {name: web}}
+- {apiVersion: apps/v1, kind: DaemonSet, metadata: {name: log}, spec: {template: {metadata: {labels: {app: log}}, spec: {containers: [{name: main, resources: {requests: {cpu: 1500m}}}]}}}}
+- {apiVersion: v1, kind: Pod, metadata: {name: other}, spec: {schedulerName: other, containers: [{name: main}]}}
+- {apiVersion: v1, kind: Pod, metadata: {name: log-x, ownerReferences: [{apiVersion: apps/v1, kind: DaemonSet, name: log, uid: u, controller: true}]}, spec: {containers: [{name: main}]}}
+- {apiVersion: apps/v1, kind: StatefulSet, metadata: {name: db}, spec: {replicas: 3, template: {metadata: {labels: {app: db}}, spec: {`+strings.NewReplacer("KEY", "apps.kubernetes.io/pod-index", "app: web", "app: db", "DoNotSchedule", "ScheduleAnyway").Replace(spread)+`containers: [{name: main, resources: {requests: {cpu: 500m}}}]}}}}
+`, "\t", ""))
+	if x.Pod != "default/web" || x.Scheduled != 2 || len(x.Nodes) != 2 || len(x.Further) != 2 {
+		t.Fatalf("the answer is %+v", x)
+	}
+	want := []string{"1 ConfigMap of v1", `Pod default/other: spec.schedulerName: no profile of this scheduler is named "other"`}
+	if !slices.Equal(x.LeftOut, want) {
+		t.Errorf("left out is %q, want %q", x.LeftOut, want)
+	}
+	if log := x.Further[0]; log.Pod != "default/log" || log.Count != 2 || log.Scheduled != 2 || len(log.Nodes) != 2 {
+		t.Errorf("the answer for the DaemonSet is %+v", log)
+	}
+	if db := x.Further[1]; db.Pod != "default/db" || db.Count != 3 || db.Scheduled != 2 || db.Unschedulable != 1 || !strings.Contains(db.Message, "Insufficient cpu") {
+		t.Errorf("the answer for the StatefulSet is %+v", db)
+	}
+}
+
+// Objects of another cluster, or of another version, are asked about as they are stored.
+// rule: S8.53
+func TestStoredObjectsAreAskedAboutAsTheyAre(t *testing.T) {
+	c := newLiveCluster(t)
+	c.node("a")
+	s := c.runs("--leader-elect=false")
+	pod := `{apiVersion: v1, kind: Pod, metadata: {name: p, uid: u-1}, spec: {priorityClassName: changed, priority: 7, runtimeClassName: changed, overhead: {cpu: "1"}, colour: red, containers: [{name: main, resources: {requests: {cpu: "1"}}}]}}`
+	x := c.answers(s, pod+"\n---\n"+pod+`
+---
+{apiVersion: scheduling.k8s.io/v1, kind: PriorityClass, metadata: {name: changed, uid: u-2}, value: 8, colour: red}
+---
+{apiVersion: node.k8s.io/v1, kind: RuntimeClass, metadata: {name: changed, uid: u-3}, handler: h, overhead: {podFixed: {cpu: "9"}}}
+`)
+	want := []string{`1 unknown field "colour" of PriorityClass`, `2 unknown field "spec.colour" of Pod`}
+	if x.Scheduled != 1 || x.Count != 1 || len(x.Further) > 0 || !slices.Equal(x.LeftOut, want) {
+		t.Errorf("the answer is %+v", x)
+	}
+}

@@ -15,11 +15,7 @@ import (
 // reserved resources and image collection, and those that say where the kubelet keeps things. The error joins every fault; the other fields are read, so that Compile can
 // find their faults.
 func Load(data []byte) (EvictdConfiguration, error) {
-	documents := manifest.Split(data)
-	if len(documents) != 1 {
-		return EvictdConfiguration{}, fmt.Errorf("expected one document of kind %s or KubeletConfiguration, found %d", Kind, len(documents))
-	}
-	document, err := manifest.Parse(documents[0])
+	document, err := manifest.One(data, Kind+" or KubeletConfiguration")
 	if err != nil {
 		return EvictdConfiguration{}, err
 	}

@@ -16,8 +16,12 @@ type parsed struct {
 // decode reads all pods of a manifest file. What is not a pod, or not a valid
 // one, becomes a fault.
 func decode(file string, data []byte) (pods []parsed, faults []fault) {
-	for i, document := range manifest.Split(data) {
-		found, err := manifest.PodsIn(document)
+	documents, err := manifest.Split(data)
+	if err != nil {
+		faults = append(faults, fault{file, len(documents) + 1, err})
+	}
+	for i, document := range documents {
+		found, err := manifest.Pods(document)
 		for _, pod := range found {
 			pods = append(pods, parsed{pod, file, i + 1})
 		}

@@ -86,12 +86,12 @@ func Parse(data []byte) (*Scenario, error) { return ParseUnder(data, nil) }
 // ParseUnder is Parse of a scenario that is run under another configuration
 // than its own, unless that is nil.
 func ParseUnder(data []byte, other *config.EvictdConfiguration) (*Scenario, error) {
-	documents := manifest.Split(data)
-	if len(documents) != 1 {
-		return nil, fmt.Errorf("expected one document of kind %s, found %d", Kind, len(documents))
+	document, err := manifest.One(data, Kind)
+	if err != nil {
+		return nil, err
 	}
 	p := parser{in: &File{}, out: &Scenario{}, pods: map[string]*eviction.Pod{}, uids: map[types.UID]bool{}, removed: map[types.UID]bool{}, gone: map[string]bool{}}
-	err := manifest.Decode(documents[0], p.in)
+	err = document.Decode(p.in)
 	if other != nil {
 		p.in.Spec.Config = *other
 	}

@@ -27,19 +27,34 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 
 // SetPod completes a pod and returns what its classes do not allow.
 func (c *Classes) SetPod(pod *v1.Pod) (faults field.ErrorList) {
-	spec, path := &pod.Spec, field.NewPath("spec")
-	spec.SchedulerName = cmp.Or(spec.SchedulerName, v1.DefaultSchedulerName)
-	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
-	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
-	setPorts(spec)
-	podspec.SetDefaultRequests(pod)
-	faults = append(faults, c.setPriority(pod, path)...)
-	faults = append(faults, c.setRuntime(pod, path)...)
+	setDefaults(pod)
+	path := field.NewPath("spec")
+	faults = append(c.setPriority(pod, path), c.setRuntime(pod, path)...)
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	SetTolerations(pod)
 	setSpread(pod)
 	setAffinity(pod)
 	return faults
+}
+
+// CompleteStored completes a pod that an API server has admitted: its priority, its
+// preemptionPolicy, its overhead and its tolerations are those that it has, whatever
+// its classes are now.
+func CompleteStored(pod *v1.Pod) {
+	setDefaults(pod)
+	pod.Spec.PreemptionPolicy = new(ptr.Deref(pod.Spec.PreemptionPolicy, v1.PreemptLowerPriority))
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
+	setSpread(pod)
+	setAffinity(pod)
+}
+
+func setDefaults(pod *v1.Pod) {
+	spec := &pod.Spec
+	spec.SchedulerName = cmp.Or(spec.SchedulerName, v1.DefaultSchedulerName)
+	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
+	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
+	setPorts(spec)
+	podspec.SetDefaultRequests(pod)
 }
 
 func containers(spec *v1.PodSpec) iter.Seq2[string, *v1.Container] {

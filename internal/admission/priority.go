@@ -54,7 +54,8 @@ func (c *Classes) AddPriorityClass(class *schedulingv1.PriorityClass) (faults fi
 	if class.GlobalDefault && c.defaultPriority != nil {
 		faults = append(faults, field.Forbidden(field.NewPath("globalDefault"),
 			fmt.Sprintf("PriorityClass %s is already marked as default. Only one default can exist", c.defaultPriority.Name)))
-	} else if class.GlobalDefault {
+	}
+	if class.GlobalDefault && (c.defaultPriority == nil || class.Value < c.defaultPriority.Value) { // an API server with two uses the lower one
 		c.defaultPriority = class
 	}
 	c.priority[class.Name] = class

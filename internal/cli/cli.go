@@ -3,6 +3,8 @@
 package cli
 
 import (
+	"bytes"
+	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
@@ -148,18 +150,25 @@ func (f *Choice) Set(s string) error {
 	return nil
 }
 
-// ReadInput reads a file, or standard input where the name is "-".
-func ReadInput(c *cobra.Command, name string) ([]byte, error) {
+// ReadInput reads a file, or standard input if the name is "-", and decompresses what
+// gzip has compressed.
+func ReadInput(c *cobra.Command, name string) (data []byte, err error) {
 	if name == "-" {
-		data, err := io.ReadAll(c.InOrStdin())
-		if err != nil {
+		if data, err = io.ReadAll(c.InOrStdin()); err != nil {
 			return nil, fmt.Errorf("read standard input: %w", err)
 		}
+	} else if data, err = os.ReadFile(name); err != nil {
+		return nil, BadInput(err)
+	}
+	if !bytes.HasPrefix(data, []byte("\x1f\x8b")) {
 		return data, nil
 	}
-	data, err := os.ReadFile(name)
+	compressed, err := gzip.NewReader(bytes.NewReader(data))
+	if err == nil {
+		data, err = io.ReadAll(compressed)
+	}
 	if err != nil {
-		return nil, BadInput(err)
+		return nil, InFile(name, fmt.Errorf("decompress: %w", err))
 	}
 	return data, nil
 }
@@ -179,6 +188,9 @@ func Rename(err error, text func(fault string) string) error {
 // InFile puts the file's name before each fault in it, if there are any, and makes
 // them the caller's.
 func InFile(name string, err error) error {
+	if name == "-" {
+		name = "standard input"
+	}
 	var named []error
 	for _, fault := range manifest.Faults(err) {
 		named = append(named, fmt.Errorf("%s: %w", name, fault))

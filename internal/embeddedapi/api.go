@@ -193,7 +193,7 @@ func (k *kind) expire(seen map[string]time.Time, now time.Time) map[string]time.
 // decodeManifest reads one object of a resource strictly.
 func (a *API) decodeManifest(resource string, key store.Key, document []byte) (store.Object, error) {
 	k := a.kindOf(resource)
-	parsed, err := manifest.Parse(document)
+	parsed, err := manifest.One(document, k.Kind)
 	if err != nil {
 		return nil, err
 	}

@@ -106,7 +106,7 @@ func TestBadManifestIsLoggedOnceAndLeftAlone(t *testing.T) {
 	named := func(name string) string { return strings.Replace(manifestText, "dropped", name, 1) }
 	faults := []struct{ path, text, want string }{
 		{"pods/default/no-yaml.yaml", "kind: [", "yaml"},
-		{"pods/default/empty.yaml", "", "expected apiVersion v1 and kind Pod"},
+		{"pods/default/empty.yaml", "", "expected one document of kind Pod, found 0"},
 		{"pods/default/another-kind.yaml", "apiVersion: v1\nkind: Node\n", "expected apiVersion v1 and kind Pod"},
 		{"pods/default/unknown-field.yaml", strings.Replace(named("unknown-field"), "image", "imaje", 1), "imaje"},
 		{"pods/default/another-name.yaml", named("bad"), "it names default/bad"},

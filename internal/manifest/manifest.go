@@ -4,10 +4,8 @@
 package manifest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
-	"io"
 	"slices"
 
 	"go.yaml.in/yaml/v2"
@@ -15,64 +13,6 @@ import (
 	kjson "sigs.k8s.io/json"
 	sigsyaml "sigs.k8s.io/yaml"
 )
-
-// Split separates the documents of a YAML stream, or of a stream of JSON
-// values, and leaves out what holds no more than comments and directives. Three
-// hyphens at the beginning of a line begin a document, three dots end one.
-func Split(data []byte) (documents [][]byte) {
-	add := func(document []byte) {
-		if !blank(document) {
-			documents = append(documents, jsonValues(document)...)
-		}
-	}
-	data = bytes.TrimPrefix(data, []byte("\ufeff"))
-	begin, at := 0, 0
-	for line := range bytes.Lines(data) {
-		switch {
-		case marks(line, "---"):
-			add(data[begin:at])
-			begin = at + len("---")
-		case marks(line, "..."):
-			add(data[begin:at])
-			begin = at + len(line)
-		}
-		at += len(line)
-	}
-	add(data[begin:])
-	return documents
-}
-
-// marks says whether the line is the document marker, alone or before space.
-func marks(line []byte, marker string) bool {
-	rest, ok := bytes.CutPrefix(line, []byte(marker))
-	return ok && (len(rest) == 0 || bytes.ContainsAny(rest[:1], " \t\r\n"))
-}
-
-func blank(document []byte) bool {
-	for line := range bytes.Lines(document) {
-		text := bytes.TrimSpace(line)
-		if len(text) > 0 && text[0] != '#' && line[0] != '%' {
-			return false
-		}
-	}
-	return true
-}
-
-// jsonValues splits a stream of JSON values: a YAML parser would drop all but
-// the first without a word. Anything else stays one document.
-func jsonValues(document []byte) (values [][]byte) {
-	for stream := json.NewDecoder(bytes.NewReader(document)); ; {
-		var value json.RawMessage
-		err := stream.Decode(&value)
-		if errors.Is(err, io.EOF) {
-			return values
-		}
-		if err != nil {
-			return [][]byte{document}
-		}
-		values = append(values, value)
-	}
-}
 
 // Document is a document that has been parsed, to be decoded.
 type Document struct {
@@ -86,15 +26,16 @@ func Parse(document []byte) (Document, error) {
 		return Document{raw: document}, nil // the decoder sees keys given twice
 	}
 	raw, err := sigsyaml.YAMLToJSONStrict(document)
-	twice, ok := errors.AsType[*yaml.TypeError](err)
-	if !ok {
-		return Document{raw: raw}, err
+	d := Document{raw: raw}
+	if twice, ok := errors.AsType[*yaml.TypeError](err); ok {
+		for _, text := range twice.Errors {
+			d.twice = append(d.twice, errors.New(text))
+		}
+		d.raw, err = sigsyaml.YAMLToJSON(document)
 	}
-	d := Document{}
-	for _, text := range twice.Errors {
-		d.twice = append(d.twice, errors.New(text))
+	if err == nil {
+		err = checkEnd(document)
 	}
-	d.raw, err = sigsyaml.YAMLToJSON(document)
 	return d, err
 }
 
@@ -131,15 +72,6 @@ func (d *Document) decode(into any) (faults, unknown []error) {
 		faults = append(faults, err)
 	}
 	return faults, unknown
-}
-
-// TypeOf parses a document and reads what it says it is.
-func TypeOf(document []byte) (metav1.TypeMeta, error) {
-	d, err := Parse(document)
-	if err != nil {
-		return metav1.TypeMeta{}, err
-	}
-	return d.Type()
 }
 
 // Decode parses one document and decodes it.

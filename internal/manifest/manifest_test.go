@@ -30,14 +30,55 @@ func TestFilesAreSplitIntoDocuments(t *testing.T) {
 		"longer lines are no markers":       {"a: |\n ---\n----\n...b\n", []string{"a: |\n ---\n----\n...b\n"}},
 		"a stream of JSON values":           {"{\"a\": 1}\n{\"b\": 2} []", []string{`{"a": 1}`, `{"b": 2}`, `[]`}},
 		"one JSON value with tabs":          {"{\n\t\"a\": 1\n}\n", []string{"{\n\t\"a\": 1\n}"}},
-		"JSON with a tail stays whole":      {"{\"a\": 1}\nb: 2\n", []string{"{\"a\": 1}\nb: 2\n"}},
+		"YAML that begins like JSON":        {"{\"a\": 1} # one\n---\n\"b\": 2\n", []string{"{\"a\": 1} # one\n", "\n\"b\": 2\n"}},
+		"UTF-16, little-endian":             {"\xff\xfea\x00:\x00 \x001\x00\n\x00-\x00-\x00-\x00\n\x00b\x00:\x00 \x00\xe9\x00", []string{"a: 1\n", "\nb: é"}},
+		"UTF-16, big-endian":                {"\xfe\xff\x00{\x00}\x00\n\x00[\x00]", []string{"{}", "[]"}},
+		"kubectl cluster-info dump": {
+			"{\"a\": 1}\n==== START logs for container c of pod n/p ====\n{} log\n==== END logs for container d ====\n==== END logs for container c of pod n/p ====\n{\"b\": 2}\n", []string{`{"a": 1}`, `{"b": 2}`},
+		},
 	} {
 		var got []string
-		for _, document := range manifest.Split([]byte(test.text)) {
+		documents, err := manifest.Split([]byte(test.text))
+		require.NoError(t, err)
+		for _, document := range documents {
 			got = append(got, string(document))
 		}
 		if !slices.Equal(got, test.want) {
 			t.Errorf("%s: got %q, want %q", name, got, test.want)
+		}
+	}
+}
+
+// A text of which a decoder reads the beginning only is refused with the position of the rest.
+func TestNoPartOfAFileIsIgnored(t *testing.T) {
+	for name, test := range map[string]struct {
+		text, objects, fault string
+	}{
+		"JSON values, then text":              {"# dump\n---\n{\"kind\": \"A\"}\n{\"kind\": \"B\"}\ntext\n", "A B", `line 5: expected a JSON object or list, found "text"`},
+		"a JSON value, then YAML":             {"{\"kind\": \"A\"}\nkind: B\n", "", "line 2: expected the end of the document or ---"},
+		"a JSON value that is cut off":        {"{\"kind\": \"A\"}{\"kind\": \"B\"}\n{\"kind\":", "A B", `line 2: expected a JSON object or list, found "{\"kind\":"`},
+		"flow mappings without a marker":      {"{kind: A}\n{kind: B}\n", "", "line 2: expected the end of the document or ---"},
+		"a log without an end":                {"{\"kind\": \"A\"}\n==== START logs for container c of pod p ====\nlog\n", "", "line 2: expected the end"},
+		"a mapping that is indented at first": {"  kind: A\nkind: B\n", "", "line 2: expected the end"},
+		"half a character of UTF-16":          {"\xff\xfea\x00:", "", "the text is UTF-16: expected an even number of bytes"},
+		"documents and JSON values":           {"kind: A\n---\n{\"kind\": \"B\"}{\"kind\": \"C\"}", "A B C", ""},
+		"a JSON list":                         {`[{"kind": "A"}, {"kind": "BList", "apiVersion": "v1", "items": [{}, {"kind": "C"}]}]`, "A B C", ""},
+		"a YAML list, and a fault in it":      {"- kind: A\n- 5\n", "A", "[1]: expected an object, found number"},
+		"a list of a custom resource":         {"kind: AllowList\nitems: [a, b]\n---\nkind: DenyList\nmetadata: {name: d}\nitems: [{}]\n", "AllowList DenyList", ""},
+		"lists without end":                   {strings.Repeat("[", 100) + strings.Repeat("]", 100), "", "[0]: [0]: [0]: [0]: [0]: [0]: [0]: [0]: lists in lists: expected at most 8"},
+		"a JSON value and text on its line":   {`{"kind": "A"} text`, "", "line 1: expected the end of the document or ---"},
+		"an unknown field of a list":          {"kind: PodList\nitems: [{}]\nitmes: []\n", "Pod", `unknown field "itmes"`},
+	} {
+		objects, err := manifest.Objects([]byte(test.text))
+		var kinds []string
+		for i := range objects {
+			kinds = append(kinds, objects[i].Kind)
+		}
+		if got := strings.Join(kinds, " "); got != test.objects {
+			t.Errorf("%s: got %q, want %q", name, got, test.objects)
+		}
+		if test.fault == "" && err != nil || test.fault != "" && (err == nil || !strings.HasPrefix(err.Error(), test.fault)) {
+			t.Errorf("%s: got %v, want %q", name, err, test.fault)
 		}
 	}
 }
@@ -178,7 +219,11 @@ func FuzzPods(f *testing.F) {
 	f.Add([]byte("%YAML 1.1\n--- &a [*a]\n"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		rest := data
-		for _, document := range manifest.Split(data) {
+		documents, _ := manifest.Split(data)
+		if bytes.HasPrefix(data, []byte("\xff\xfe")) || bytes.HasPrefix(data, []byte("\xfe\xff")) {
+			documents = nil // they are not in the file as they are
+		}
+		for _, document := range documents {
 			at := bytes.Index(rest, document)
 			if at < 0 {
 				t.Fatalf("document %q is not in the file, or out of order", document)

@@ -2,7 +2,6 @@ package manifest
 
 import (
 	"cmp"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strings"
@@ -15,61 +14,29 @@ import (
 )
 
 // Pods reads all pods of a file. The error joins every fault, each with its
-// document where there are several.
+// place; pods without one are returned all the same.
 func Pods(data []byte) (pods []*v1.Pod, err error) {
-	var faults []error
-	documents := Split(data)
-	for i, document := range documents {
-		found, err := PodsIn(document)
-		pods = append(pods, found...)
-		if len(documents) > 1 {
-			err = prefixed(fmt.Sprintf("document %d", i+1), err)
-		}
-		faults = append(faults, err)
-	}
-	return pods, errors.Join(faults...)
-}
-
-// PodsIn reads the pods of one document, a v1 Pod or a v1 List of them; one that
-// does not say what it is is taken for a Pod. The
-// namespace is "default" and the uid namespace/name where the document gives
-// none. The error joins every fault; pods without one are returned all the same.
-func PodsIn(document []byte) ([]*v1.Pod, error) {
-	about, err := TypeOf(document)
-	if err != nil {
-		return nil, err
-	}
-	switch about {
-	case metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, metav1.TypeMeta{}:
-		pod, err := decodePod(document)
+	objects, err := Objects(data)
+	faults := []error{err}
+	for i := range objects {
+		pod, err := objects[i].Pod()
 		if err != nil {
-			return nil, err
+			faults = append(faults, At(objects[i].Place, err))
+			continue
 		}
-		return []*v1.Pod{pod}, nil
-	case metav1.TypeMeta{APIVersion: "v1", Kind: "List"}:
-		return decodeList(document)
-	}
-	return nil, fmt.Errorf("kind %q of apiVersion %q is not a v1 Pod", about.Kind, about.APIVersion)
-}
-
-func decodeList(document []byte) (pods []*v1.Pod, err error) {
-	var list struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ListMeta   `json:"metadata"`
-		Items           []json.RawMessage `json:"items"`
-	}
-	faults := []error{Decode(document, &list)}
-	for i, item := range list.Items {
-		found, err := PodsIn(item)
-		pods = append(pods, found...)
-		faults = append(faults, prefixed(fmt.Sprintf("items[%d]", i), err))
+		pods = append(pods, pod)
 	}
 	return pods, errors.Join(faults...)
 }
 
-func decodePod(document []byte) (*v1.Pod, error) {
+// Pod decodes a v1 Pod; an object that does not say what it is is taken for one. The
+// namespace is "default" and the uid namespace/name if it has none.
+func (o *Object) Pod() (*v1.Pod, error) {
+	if o.TypeMeta != (metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}) && o.TypeMeta != (metav1.TypeMeta{}) {
+		return nil, fmt.Errorf("kind %q of apiVersion %q is not a v1 Pod", o.Kind, o.APIVersion)
+	}
 	pod := &v1.Pod{}
-	err := Decode(document, pod)
+	err := o.Decode(pod)
 	pod.Namespace = cmp.Or(pod.Namespace, metav1.NamespaceDefault)
 	pod.UID = cmp.Or(pod.UID, types.UID(pod.Namespace+"/"+pod.Name))
 	return pod, errors.Join(err, checkName("metadata.namespace", pod.Namespace), checkName("metadata.name", pod.Name))
@@ -94,12 +61,4 @@ func checkName(field, name string) error {
 		return fmt.Errorf("%s: %q %s", field, name, strings.Join(faults, ", "))
 	}
 	return nil
-}
-
-func prefixed(place string, err error) error {
-	var faults []error
-	for _, fault := range Faults(err) {
-		faults = append(faults, fmt.Errorf("%s: %w", place, fault))
-	}
-	return errors.Join(faults...)
 }

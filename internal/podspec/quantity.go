@@ -2,6 +2,7 @@ package podspec
 
 import (
 	"fmt"
+	"math"
 	"strings"
 
 	"k8s.io/apimachinery/pkg/api/resource"
@@ -23,4 +24,13 @@ func ParseQuantity(text string) (resource.Quantity, error) {
 		return resource.Quantity{}, fmt.Errorf("a quantity has at most %d characters and %d digits of an exponent", maxQuantity, maxExponentDigits)
 	}
 	return resource.ParseQuantity(text)
+}
+
+// Amount is a quantity in units of a scale: resource.Milli for millicores, 0 for bytes. It
+// is math.MaxInt64 for a larger one, which Value and MilliValue of a sum wrap around.
+func Amount(q resource.Quantity, scale resource.Scale) int64 {
+	if q.Cmp(*resource.NewScaledQuantity(math.MaxInt64, scale)) >= 0 {
+		return math.MaxInt64
+	}
+	return q.ScaledValue(scale)
 }

@@ -19,6 +19,8 @@ import (
 
 // Config is a complete and valid configuration.
 type Config struct {
+	// File is the name of the file; empty: there is none.
+	File string
 	// Profiles has at least one; their names are distinct.
 	Profiles []Profile
 	// Extenders are in the order of their calls; ignorable ones are last.
@@ -110,21 +112,21 @@ type File struct {
 // error joins all faults; the valid rest is returned for Compile.
 func Load(data []byte, maxVolumes string, plugins []Plugin) (File, error) {
 	var file File
-	documents := manifest.Split(data)
-	if len(documents) != 1 {
-		return file, fmt.Errorf("expected one document of kind %s, found %d", configuration.Kind, len(documents))
+	document, err := manifest.One(data, configuration.Kind)
+	if err != nil {
+		return file, err
 	}
-	about, err := manifest.TypeOf(documents[0])
+	about, err := document.Type()
 	if err != nil {
 		return file, err
 	}
 	switch about {
 	case configuration:
-		err = manifest.Decode(documents[0], &file.KubeSchedulerConfiguration)
+		err = document.Decode(&file.KubeSchedulerConfiguration)
 		return file, err
 	case legacy:
 		var p policy
-		err = manifest.Decode(documents[0], &p)
+		err = document.Decode(&p)
 		file, faults := translate(&p, maxVolumes, plugins)
 		return file, errors.Join(append([]error{err}, faults...)...)
 	}

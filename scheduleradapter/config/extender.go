@@ -18,6 +18,8 @@ const defaultExtenderTimeout = 5 * time.Second
 // Extender is an HTTP extender. A verb is appended to URLPrefix; empty: not
 // supported.
 type Extender struct {
+	// Path is that of the extender in the file.
+	Path                                              string
 	URLPrefix                                         string
 	FilterVerb, PreemptVerb, PrioritizeVerb, BindVerb string
 	// Weight of the scores of PrioritizeVerb.
@@ -48,7 +50,7 @@ func (c *compiler) extenders(path *field.Path, described []configv1.Extender) (e
 			c.warn(at.Child("enableHTTPS"), "the server is verified by the system's certificates: kube-scheduler verifies it only by a tlsConfig with a CA")
 		}
 		extender := Extender{
-			URLPrefix:  e.URLPrefix,
+			Path: at.String(), URLPrefix: e.URLPrefix,
 			FilterVerb: e.FilterVerb, PreemptVerb: e.PreemptVerb, PrioritizeVerb: e.PrioritizeVerb, BindVerb: e.BindVerb,
 			Weight:           e.Weight,
 			HTTPTimeout:      cmp.Or(e.HTTPTimeout.Duration, defaultExtenderTimeout),

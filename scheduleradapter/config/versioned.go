@@ -12,7 +12,7 @@ import (
 )
 
 // Versioned returns the configuration in force, with the extenders as the file has them.
-// Each extension point lists its plugins, and multiPoint is empty. Private keys of
+// Each extension point lists its plugins, and multiPoint disables all others. Private keys of
 // extenders are left out.
 func (c *Config) Versioned(extenders []configv1.Extender) *configv1.KubeSchedulerConfiguration {
 	seconds := func(d time.Duration) *int64 { return new(int64(d / time.Second)) }
@@ -46,7 +46,7 @@ func (c *Config) Versioned(extenders []configv1.Extender) *configv1.KubeSchedule
 }
 
 func (p *Profile) versioned() configv1.KubeSchedulerProfile {
-	plugins := &configv1.Plugins{}
+	plugins := &configv1.Plugins{MultiPoint: configv1.PluginSet{Disabled: []configv1.Plugin{{Name: "*"}}}}
 	for point, set := range [framework.Points]*configv1.PluginSet{
 		framework.PreEnqueue: &plugins.PreEnqueue, framework.QueueSort: &plugins.QueueSort, framework.PreFilter: &plugins.PreFilter, framework.Filter: &plugins.Filter,
 		framework.PostFilter: &plugins.PostFilter, framework.PreScore: &plugins.PreScore, framework.Score: &plugins.Score, framework.Reserve: &plugins.Reserve,

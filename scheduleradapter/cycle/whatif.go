@@ -26,15 +26,30 @@ const (
 	WhatIfRun = 20 * time.Millisecond
 )
 
-// Question is whether so many pods like one, of one of the profiles, would get nodes.
-type Question struct {
+// Question is whether the pods of workloads, each of one of the profiles, would get
+// nodes, one pod after another. There is at least one workload.
+type Question []Workload
+
+// Workload is namespace/name, and at least one group of its pods.
+type Workload struct {
+	Name string
+	Pods []Alike
+}
+
+// Alike are so many pods like one.
+type Alike struct {
 	Pod   *v1.Pod
 	Count int
 }
 
-// WhatIf is the answer to a Question.
+// About is the question about so many pods like one.
+func About(pod *v1.Pod, count int) Question {
+	return Question{{pod.Namespace + "/" + pod.Name, []Alike{{pod, count}}}}
+}
+
+// WhatIf is the answer to a Question, for its first workload.
 type WhatIf struct {
-	Pod     string `json:"pod"` // namespace/name of the template
+	Pod     string `json:"pod"` // namespace/name of the workload
 	Profile string `json:"profile"`
 	Count   int    `json:"count"`
 	// Scheduled pods fit without an eviction, Nominated ones after the eviction of their
@@ -62,6 +77,8 @@ type WhatIf struct {
 	Changed bool `json:"changed"`
 	// LeftOut is what the answer does not regard.
 	LeftOut []string `json:"leftOut"`
+	// Further are the answers for the other workloads, beside the pods of those before.
+	Further []WhatIf `json:"further,omitempty"`
 }
 
 // WhatIfNode counts the pods of a question on a node.
@@ -94,11 +111,8 @@ type Filtered struct {
 // trial tries the pods of a question in runs. Each run undoes everything.
 type trial struct {
 	*Scheduler
-	Profile
-	question Question
-	digest   *nodetable.Pod
-	// claims: Reserve uses what the filters found for the pod.
-	claims bool
+	names []string // of the workloads
+	parts []*part  // in order
 
 	// of the Scheduler during a run, then kept until the next one
 	attempt   *framework.Cycle
@@ -112,12 +126,23 @@ type trial struct {
 	mark     uint64 // of the table at the end of the last run; 0: none
 	versions nodetable.Versions
 	changed  bool
+}
+
+// part is the trial of pods that are alike.
+type part struct {
+	Profile
+	workload, count int
+	pod             *v1.Pod
+	digest          *nodetable.Pod // nil: none is tried
+	// claims: Reserve uses what the filters found for the pod.
+	claims   bool
+	placed   int
 	ended    ending
 	message  string
 	filtered []Filtered
 }
 
-// ending is why no further pod is tried.
+// ending is why no further pod of a part is tried.
 type ending int
 
 const (
@@ -128,6 +153,7 @@ const (
 
 // placement is a pod of a question with its node.
 type placement struct {
+	part       *part
 	pod        *nodetable.Pod
 	node       nodetable.Symbol
 	victims    []*nodetable.Pod
@@ -146,13 +172,15 @@ func (s *Scheduler) WhatIf(now time.Time, q Question) WhatIf {
 }
 
 func newTrial(s *Scheduler, work context.Context, q Question) *trial {
-	t := &trial{
-		Scheduler: s, Profile: s.profiles[q.Pod.Spec.SchedulerName], question: q, digest: nodetable.NewPod(q.Pod),
-		random: s.random.fork(), start: s.nextStart, disrupted: map[types.UID]int32{},
+	t := &trial{Scheduler: s, random: s.random.fork(), start: s.nextStart, disrupted: map[types.UID]int32{}}
+	for i, w := range q {
+		t.names = append(t.names, w.Name)
+		for _, pods := range w.Pods {
+			t.parts = append(t.parts, &part{Profile: s.profiles[pods.Pod.Spec.SchedulerName], workload: i, count: pods.Count, pod: pods.Pod})
+		}
 	}
 	t.attempt = &framework.Cycle{Work: work, Suspends: true, WhatIf: true}
 	t.check = &framework.Cycle{Work: work, Suspends: true, WhatIf: true}
-	t.claims = len(t.digest.Claims) > 0 || len(q.Pod.Spec.ResourceClaims) > 0 || len(t.digest.Requests.Extended) > 0
 	return t
 }
 
@@ -175,18 +203,28 @@ func (t *trial) run(now time.Time, more func() bool) {
 	t.Table.Try()
 	defer t.undo()
 	t.placeAgain()
-	for t.ended == open && len(t.placed) < t.question.Count && t.tryNext() && more() {
+	for p := t.next(); p != nil && t.tryNext(p) && more(); p = t.next() {
 	}
 }
 
+// next is the part of the next pod; nil: there are none.
+func (t *trial) next() *part {
+	for _, p := range t.parts {
+		if p.ended == open && p.placed < p.count {
+			return p
+		}
+	}
+	return nil
+}
+
 // done reports whether no further run is needed.
-func (t *trial) done() bool { return t.ended != open || len(t.placed) == t.question.Count }
+func (t *trial) done() bool { return t.next() == nil }
 
 // undo ends a run.
 func (t *trial) undo() {
 	for i := range slices.Backward(t.placed) {
 		if a := &t.placed[i].assignment; a.Node != nil {
-			t.Unreserve(*a)
+			t.placed[i].part.Unreserve(*a)
 			*a = framework.Assignment{}
 		}
 	}
@@ -197,17 +235,22 @@ func (t *trial) undo() {
 // placeAgain places the pods of earlier runs. Those that no longer fit are tried again.
 func (t *trial) placeAgain() {
 	clear(t.Scheduler.disrupted)
-	if len(t.placed) > 0 && !t.claims {
-		_ = t.Begin(t.check, t.Table, t.placed[0].pod, t.nominatedPods()) // pods without claims differ in nothing
-	}
 	earlier := t.placed
 	t.placed = nil
+	for _, p := range t.parts {
+		p.placed = 0
+	}
+	var begun *part
 	for _, p := range earlier {
 		row := t.Table.Row(p.node)
 		if row == nodetable.NoRow {
 			continue
 		}
-		if p.victims = t.evict(p.victims); t.claims && !t.fits(p.pod, p.node) {
+		if p.part != begun && !p.part.claims {
+			begun = p.part
+			_ = begun.Begin(t.check, t.Table, p.pod, t.nominatedPods()) // pods of a part without claims differ in nothing
+		}
+		if p.victims = t.evict(p.victims); p.part.claims && !t.fits(&p) {
 			t.restore(p.victims, row)
 			continue
 		}
@@ -215,17 +258,18 @@ func (t *trial) placeAgain() {
 	}
 }
 
-// tryNext finds a node for the next pod. It returns false if the attempt is suspended.
-func (t *trial) tryNext() bool {
+// tryNext finds a node for the next pod of a part. It returns false if the attempt is
+// suspended.
+func (t *trial) tryNext(part *part) bool {
 	c, start := t.cycle, t.nextStart
-	pod := t.newPod(t.serial + 1)
-	row, status := t.schedulePod(t.Profile, pod)
+	pod := part.newPod(t.serial + 1)
+	row, status := t.schedulePod(part.Profile, pod)
 	var nomination framework.Nomination
 	_, suspended := c.Suspended()
 	if !suspended && row == nodetable.NoRow && status.Code != framework.Error && t.Table.Len() > 0 {
 		var post framework.Status
-		nomination, post = t.PostFilter(c)
-		t.message = c.Message(post)
+		nomination, post = part.PostFilter(c)
+		part.message = c.Message(post)
 		_, suspended = c.Suspended()
 	}
 	switch {
@@ -234,18 +278,18 @@ func (t *trial) tryNext() bool {
 		return false
 	case row != nodetable.NoRow:
 		t.serial++
-		t.place(placement{pod: pod, node: t.Table.Node(row).Name, nominated: t.followsEviction()}, c.State)
+		t.place(placement{part: part, pod: pod, node: t.Table.Node(row).Name, nominated: t.followsEviction()}, c.State)
 	case status.Code == framework.Error:
-		t.ended, t.message = failed, status.Message()
+		part.ended, part.message = failed, status.Message()
 	case t.Table.Len() == 0:
-		t.ended, t.message = noNode, framework.NoNodes
+		part.ended, part.message = noNode, framework.NoNodes
 	case nomination.Node == nil:
-		t.ended, t.filtered = noNode, filtered(c)
+		part.ended, part.filtered = noNode, filtered(c)
 	default:
 		t.serial++
 		t.evict(nomination.Victims)
-		p := placement{pod: pod, node: nomination.Node.Name, victims: nomination.Victims, violations: nomination.Violations, nominated: true}
-		_ = t.fits(pod, p.node) // Reserve uses what the filters find without the victims
+		p := placement{part: part, pod: pod, node: nomination.Node.Name, victims: nomination.Victims, violations: nomination.Violations, nominated: true}
+		_ = t.fits(&p) // Reserve uses what the filters find without the victims
 		t.place(p, t.check.State)
 	}
 	return true
@@ -256,9 +300,13 @@ func (t *trial) followsEviction() bool {
 	return len(t.placed) > 0 && t.placed[len(t.placed)-1].nominated
 }
 
-// newPod makes a pod of the question.
-func (t *trial) newPod(serial int) *nodetable.Pod {
-	digest, object := *t.digest, *t.digest.Object
+// newPod makes a pod of a part.
+func (p *part) newPod(serial int) *nodetable.Pod {
+	if p.digest == nil {
+		p.digest = nodetable.NewPod(p.pod)
+		p.claims = p.claims || len(p.digest.Claims) > 0 || len(p.pod.Spec.ResourceClaims) > 0 || len(p.digest.Requests.Extended) > 0
+	}
+	digest, object := *p.digest, *p.pod
 	object.Name, object.UID = fmt.Sprintf("%s-%d", object.Name, serial), types.UID(fmt.Sprintf("whatif-%d", serial)) // an API server makes none like it
 	digest.Object, digest.Name, digest.UID = &object, object.Name, object.UID
 	return &digest
@@ -293,12 +341,12 @@ func (t *trial) disrupt(victim *nodetable.Pod, n int32) {
 	})
 }
 
-// fits filters a node for a pod, outside of an attempt.
-func (t *trial) fits(pod *nodetable.Pod, node nodetable.Symbol) bool {
-	if status := t.Begin(t.check, t.Table, pod, t.nominatedPods()); !status.OK() {
+// fits filters the node of a placement, outside of an attempt.
+func (t *trial) fits(p *placement) bool {
+	if status := p.part.Begin(t.check, t.Table, p.pod, t.nominatedPods()); !status.OK() {
 		return false
 	}
-	fits, _, _ := t.check.Fits(t.Table.Row(node))
+	fits, _, _ := t.check.Fits(t.Table.Row(p.node))
 	return fits
 }
 
@@ -307,11 +355,12 @@ func (t *trial) place(p placement, state any) {
 	row := t.Table.Row(p.node)
 	p.assignment = framework.Assignment{Pod: p.pod, Node: t.Table.Node(row), State: state, Retried: true, WhatIf: true}
 	t.Table.Place(p.pod, row)
-	if status := t.Reserve(p.assignment); !status.OK() {
+	if status := p.part.Reserve(p.assignment); !status.OK() {
 		t.Table.Displace(p.pod.UID)
-		t.ended, t.message = failed, rejected(status).Message
+		p.part.ended, p.part.message = failed, rejected(status).Message
 		return
 	}
+	p.part.placed++
 	t.placed = append(t.placed, p)
 }
 
@@ -336,23 +385,32 @@ func filtered(c *framework.Cycle) []Filtered {
 
 // answer is that of the runs until now.
 func (t *trial) answer() WhatIf {
-	q := &t.question
-	x := WhatIf{
-		Pod: t.digest.String(), Profile: q.Pod.Spec.SchedulerName, Count: q.Count, Changed: t.changed,
-		Nodes: []WhatIfNode{}, Pods: []WhatIfPod{}, Filtered: []Filtered{}, LeftOut: []string{},
+	first := t.answerFor(0)
+	for i := range t.names[1:] {
+		first.Further = append(first.Further, t.answerFor(i+1))
 	}
-	for _, plugin := range t.NotInWhatIf() {
-		x.LeftOut = append(x.LeftOut, "PostFilter, Reserve and Permit of the out-of-tree plugin "+plugin)
+	return first
+}
+
+func (t *trial) answerFor(workload int) WhatIf {
+	x := WhatIf{Pod: t.names[workload], Changed: t.changed, Nodes: []WhatIfNode{}, Pods: []WhatIfPod{}, Filtered: []Filtered{}, LeftOut: []string{}}
+	for _, p := range t.parts {
+		if p.workload == workload {
+			x.count(p)
+		}
 	}
 	nodes := map[string]*WhatIfNode{}
-	for i, p := range t.placed {
+	for _, p := range t.placed {
+		if p.part.workload != workload {
+			continue
+		}
 		name := p.node.Value()
 		node := nodes[name]
 		if node == nil {
 			node = &WhatIfNode{Node: name}
 			nodes[name] = node
 		}
-		pod := WhatIfPod{Pod: i + 1, Result: Scheduled, Node: name, Victims: []string{}, Violations: p.violations}
+		pod := WhatIfPod{Pod: len(x.Pods) + 1, Result: Scheduled, Node: name, Victims: []string{}, Violations: p.violations}
 		if p.nominated {
 			pod.Result, pod.Node, pod.Nominated = Nominated, "", name
 			x.Nominated++
@@ -372,18 +430,31 @@ func (t *trial) answer() WhatIf {
 		x.Nodes = append(x.Nodes, *node)
 	}
 	slices.SortFunc(x.Nodes, func(a, b WhatIfNode) int { return cmp.Compare(a.Node, b.Node) })
-	switch left := q.Count - len(t.placed); {
-	case t.ended == noNode:
-		x.Unschedulable, x.Message, x.Filtered = left, t.message, t.filtered
-	case t.ended == failed:
-		x.Untried, x.Message = left, t.message
-	case left > 0:
-		x.Untried, x.Message = left, fmt.Sprintf("the time of %s is over", WhatIfTime)
-	}
-	if x.Filtered == nil {
-		x.Filtered = []Filtered{}
-	}
 	return x
+}
+
+// count adds the pods of a part that have no node. The message is that of the first one.
+func (x *WhatIf) count(p *part) {
+	if x.Count == 0 {
+		x.Profile = p.pod.Spec.SchedulerName
+		for _, plugin := range p.NotInWhatIf() {
+			x.LeftOut = append(x.LeftOut, "PostFilter, Reserve and Permit of the out-of-tree plugin "+plugin)
+		}
+	}
+	x.Count += p.count
+	left, message := p.count-p.placed, p.message
+	if p.ended == noNode {
+		x.Unschedulable += left
+	} else {
+		x.Untried += left
+	}
+	if p.ended == open {
+		message = fmt.Sprintf("the time of %s is over", WhatIfTime)
+	}
+	if left > 0 && x.Message == "" {
+		x.Message = message
+		x.Filtered = append(x.Filtered, p.filtered...)
+	}
 }
 
 // disruptionsAllowed is how many disruptions a budget allows after those of the what-if

@@ -20,7 +20,7 @@ import (
 func (w *fixture) question(count int, changes ...func(*v1.Pod)) Question {
 	pod := w.pod("web", changes...).Object
 	pod.UID = ""
-	return Question{Pod: pod, Count: count}
+	return About(pod, count)
 }
 
 func (w *fixture) ask(q Question) WhatIf {
@@ -113,7 +113,7 @@ func TestAWhatIfInRunsIsThatOfOneRun(t *testing.T) {
 		for _, claims := range []bool{false, true} { // each pod is filtered in each run
 			w.do(func() {
 				trial, runs := newTrial(w.Scheduler, w.Context(), q), 0
-				for trial.claims = claims; !trial.done() && runs < 100; runs++ {
+				for trial.parts[0].claims = claims; !trial.done() && runs < 100; runs++ {
 					trial.run(w.now(), func() bool { return false })
 				}
 				if got := trial.answer(); runs < 12 || !reflect.DeepEqual(got, want) {

@@ -62,31 +62,59 @@ func pause(ctx context.Context, d time.Duration) {
 	}
 }
 
-// searchedRows bounds the rows that PriorityClass searches at a time.
+// searchedRows bounds the rows that eachRow visits at a time.
 const searchedRows = 4096
 
-// PriorityClass is a class as the pods on nodes that name it have it; nil: there are none.
-// Other goroutines call it. The error is that of the context.
-func (l *Loop) PriorityClass(ctx context.Context, name string) (class *schedulingv1.PriorityClass, err error) {
-	for begin, more := 0, true; class == nil && more; begin += searchedRows {
+// eachRow visits the rows of the table in runs of the loop's goroutine, until visit
+// returns false. Other goroutines call it. The error is that of the context.
+func (l *Loop) eachRow(ctx context.Context, visit func(nodetable.Row) bool) (err error) {
+	for begin, more := 0, true; more && err == nil; begin += searchedRows {
 		more, err = Ask(ctx, l, func() bool {
 			end := min(begin+searchedRows, l.Table.Rows())
-			for row := nodetable.Row(begin); int(row) < end && class == nil; row++ {
-				for _, pod := range l.Table.PodsOn(row) {
-					if spec := &pod.Object.Spec; spec.PriorityClassName == name && spec.Priority != nil {
-						class = &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: *spec.Priority}
-						class.PreemptionPolicy = new(ptr.Deref(spec.PreemptionPolicy, v1.PreemptLowerPriority))
-						break
-					}
+			for row := begin; row < end; row++ {
+				if !visit(nodetable.Row(row)) {
+					return false
 				}
 			}
 			return end < l.Table.Rows()
 		})
-		if err != nil {
-			return nil, err
-		}
 	}
-	return class, nil
+	return err
+}
+
+// PriorityClass is a class as the pods on nodes that name it have it; nil: there are none.
+// Other goroutines call it. The error is that of the context.
+func (l *Loop) PriorityClass(ctx context.Context, name string) (class *schedulingv1.PriorityClass, err error) {
+	err = l.eachRow(ctx, func(row nodetable.Row) bool {
+		for _, pod := range l.Table.PodsOn(row) {
+			if spec := &pod.Object.Spec; spec.PriorityClassName == name && spec.Priority != nil {
+				class = &schedulingv1.PriorityClass{ObjectMeta: metav1.ObjectMeta{Name: name}, Value: *spec.Priority}
+				class.PreemptionPolicy = new(ptr.Deref(spec.PreemptionPolicy, v1.PreemptLowerPriority))
+				return false
+			}
+		}
+		return true
+	})
+	return class, err
+}
+
+// Nodes are the nodes of the table with their names, labels and taints. Other goroutines
+// call it. The error is that of the context.
+func (l *Loop) Nodes(ctx context.Context) (nodes []*v1.Node, err error) {
+	err = l.eachRow(ctx, func(row nodetable.Row) bool {
+		if !l.Table.Alive().Has(row) {
+			return true
+		}
+		node := l.Table.Node(row)
+		object := *node.OwnObject()
+		object.Spec.Taints = nil
+		for _, taint := range node.Taints {
+			object.Spec.Taints = append(object.Spec.Taints, v1.Taint{Key: taint.Key.Value(), Value: taint.Value.Value(), Effect: taint.Effect})
+		}
+		nodes = append(nodes, &object)
+		return true
+	})
+	return nodes, err
 }
 
 // HasProfile reports whether a profile has a name. Any goroutine may call it.

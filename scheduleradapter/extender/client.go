@@ -112,9 +112,9 @@ func newClient(cfg *config.Extender) (*http.Client, error) {
 }
 
 func tlsConfig(cfg *configv1.ExtenderTLSConfig) (*tls.Config, error) {
-	ca, errCA := content(cfg.CAData, cfg.CAFile)
-	cert, errCert := content(cfg.CertData, cfg.CertFile)
-	key, errKey := content(cfg.KeyData, cfg.KeyFile)
+	ca, errCA := content("caFile", cfg.CAData, cfg.CAFile)
+	cert, errCert := content("certFile", cfg.CertData, cfg.CertFile)
+	key, errKey := content("keyFile", cfg.KeyData, cfg.KeyFile)
 	if err := errors.Join(errCA, errCert, errKey); err != nil {
 		return nil, err
 	}
@@ -136,13 +136,13 @@ func tlsConfig(cfg *configv1.ExtenderTLSConfig) (*tls.Config, error) {
 }
 
 // content is the data, or else the content of the file; nil: neither is set.
-func content(data []byte, file string) ([]byte, error) {
+func content(field string, data []byte, file string) ([]byte, error) {
 	if len(data) > 0 || file == "" {
 		return data, nil
 	}
 	data, err := os.ReadFile(file)
 	if err != nil {
-		return nil, fmt.Errorf("tlsConfig: %w", err)
+		return nil, fmt.Errorf("tlsConfig.%s: %w", field, err)
 	}
 	return data, nil
 }

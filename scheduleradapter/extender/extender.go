@@ -16,6 +16,7 @@ import (
 	v1 "k8s.io/api/core/v1"
 	wire "k8s.io/kube-scheduler/extender/v1"
 
+	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/scheduleradapter/config"
 	"github.com/evictd/evictd/scheduleradapter/framework"
 	"github.com/evictd/evictd/scheduleradapter/nodetable"
@@ -46,12 +47,12 @@ func NewAll(all []config.Extender, log *slog.Logger) ([]*Extender, error) {
 			name += fmt.Sprintf("#%d", seen[name])
 		}
 		if u, err := url.Parse(cfg.URLPrefix); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-			faults = append(faults, fmt.Errorf("extenders: urlPrefix %q: expected a URL that begins with http:// or https://", cfg.URLPrefix))
+			faults = append(faults, fmt.Errorf("%s.urlPrefix %q: expected a URL that begins with http:// or https://", cfg.Path, cfg.URLPrefix))
 			continue
 		}
 		client, err := newClient(&cfg)
 		if err != nil {
-			faults = append(faults, fmt.Errorf("extenders: %s: %w", cfg.URLPrefix, err))
+			faults = append(faults, manifest.At(fmt.Sprintf("%s (%s)", cfg.Path, cfg.URLPrefix), err))
 			continue
 		}
 		extenders = append(extenders, &Extender{cfg: cfg, name: name, client: client, log: log})

@@ -423,15 +423,15 @@ func TestAClientCertificateIsShown(t *testing.T) {
 
 func TestEveryFaultOfTheConfigurationIsNamed(t *testing.T) {
 	_, err := extender.NewAll([]config.Extender{
-		{URLPrefix: "127.0.0.1:80"},
-		{URLPrefix: "https://a", TLS: configv1.ExtenderTLSConfig{CAFile: "/nowhere/ca"}},
-		{URLPrefix: "https://b", TLS: configv1.ExtenderTLSConfig{CAData: []byte("no PEM")}},
-		{URLPrefix: "https://c", TLS: configv1.ExtenderTLSConfig{CertData: []byte("no PEM"), KeyData: []byte("no PEM")}},
+		{Path: "extenders[0]", URLPrefix: "127.0.0.1:80"},
+		{Path: "extenders[1]", URLPrefix: "https://a", TLS: configv1.ExtenderTLSConfig{CAFile: "/nowhere/ca"}},
+		{Path: "extenders[2]", URLPrefix: "https://b", TLS: configv1.ExtenderTLSConfig{CAData: []byte("no PEM")}},
+		{Path: "extenders[3]", URLPrefix: "https://c", TLS: configv1.ExtenderTLSConfig{CertData: []byte("no PEM"), KeyData: []byte("no PEM")}},
 	}, slog.New(slog.DiscardHandler))
 	if err == nil {
 		t.Fatal("no error")
 	}
-	for _, want := range []string{`urlPrefix "127.0.0.1:80": expected a URL that begins with http:// or https://`, "https://a: tlsConfig: open /nowhere/ca", "https://b: tlsConfig: no certificate in caData", "https://c: tlsConfig: client certificate"} {
+	for _, want := range []string{`extenders[0].urlPrefix "127.0.0.1:80": expected a URL that begins with http:// or https://`, "extenders[1] (https://a): tlsConfig.caFile: open /nowhere/ca", "extenders[2] (https://b): tlsConfig: no certificate in caData", "extenders[3] (https://c): tlsConfig: client certificate"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("error %v, expected also %q", err, want)
 		}

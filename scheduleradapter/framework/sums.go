@@ -40,7 +40,7 @@ func (c *Cycle) findSumFilter() int {
 // FreeBesideNominated are the free amounts of a rejected row beside the nominated pods of the
 // same or higher priority. known is false if the result does not follow from sums.
 func (c *Cycle) FreeBesideNominated(row nodetable.Row) (free nodetable.Sum, known bool) {
-	if c.sumFilter < 0 || int(c.rejections[row].filter) != c.sumFilter {
+	if c.sumFilter < 0 || int(c.rejections[row].filter) != c.sumFilter || !c.Table.Exact(row) {
 		return free, false
 	}
 	return c.free(row), true

@@ -45,16 +45,16 @@ func (t *Table) RemoveBudget(namespace, name string) {
 // HasBudgets reports whether there are budgets.
 func (t *Table) HasBudgets() bool { return len(t.budgets) > 0 }
 
-// Budgets calls a function for each budget that selects a pod. An empty selector, and
-// one that does not parse, selects none. Source: kube-scheduler's
-// FilterVictimsWithPDBViolation.
+// Budgets calls a function for each budget that selects a pod: an empty selector selects
+// all, also without labels, and one that is missing or does not parse none. Source:
+// getPodDisruptionBudgets of the Eviction API.
 func (t *Table) Budgets(p *Pod, visit func(*Budget)) {
 	in := t.budgets[p.Namespace]
-	if in == nil || len(p.Labels) == 0 {
+	if in == nil {
 		return
 	}
 	in.index.Candidates(p.Labels, func(b *Budget) {
-		if t.matched++; !b.selector.Empty() && b.selector.Matches(p.Labels) {
+		if t.matched++; b.selector.Matches(p.Labels) {
 			visit(b)
 		}
 	})

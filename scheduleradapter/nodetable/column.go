@@ -8,7 +8,8 @@ type Column struct {
 	Allocatable, Requested []int64
 
 	// floor is a lower bound of the free amount of the rows of each word.
-	floor []int64
+	floor   []int64
+	carries carries
 }
 
 // Lacking are the rows of a word that have less free than the request, and of these
@@ -54,7 +55,7 @@ func (c *Column) Free(row Row) int64 { return c.Allocatable[row] - c.Requested[r
 func (c *Column) AllocatableOn(row Row) int64 { return c.Allocatable[row] }
 
 func (c *Column) request(row Row, n int64) {
-	c.Requested[row] += n
+	c.carries.add(&c.Requested[row], row, n)
 	c.lower(row)
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	v1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/resource"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/component-helpers/node/topology"
 )
@@ -45,13 +46,18 @@ type Image struct {
 	Size int64
 }
 
+// allocatable is below MaxAmount: a request of MaxAmount fits no node.
+func allocatable(q *resource.Quantity, scale resource.Scale) int64 {
+	return min(amount(q, scale), MaxAmount-1)
+}
+
 // NewNode digests a node. Any goroutine may call it.
 func NewNode(node *v1.Node) *Node {
 	a := node.Status.Allocatable
 	n := &Node{
 		Object: node, Name: Intern(node.Name), UID: node.UID, Zone: Intern(topology.GetZoneKey(node)),
-		CPU: a.Cpu().MilliValue(), Memory: a.Memory().Value(), Ephemeral: a.StorageEphemeral().Value(), Pods: a.Pods().Value(),
-		Extended: extended(a), Labels: NewLabels(node.Labels), Unschedulable: node.Spec.Unschedulable,
+		CPU: allocatable(a.Cpu(), resource.Milli), Memory: allocatable(a.Memory(), 0), Ephemeral: allocatable(a.StorageEphemeral(), 0), Pods: allocatable(a.Pods(), 0),
+		Extended: extended(a, allocatable), Labels: NewLabels(node.Labels), Unschedulable: node.Spec.Unschedulable,
 	}
 	for i := range node.Status.Conditions {
 		c := &node.Status.Conditions[i]

@@ -133,8 +133,8 @@ func (t *Table) count(p *Pod, row Row, n int64) {
 	t.CPU.request(row, n*r.CPU)
 	t.Memory.request(row, n*r.Memory)
 	t.Ephemeral.request(row, n*r.Ephemeral)
-	t.NonZeroCPU[row] += n * r.NonZeroCPU
-	t.NonZeroMemory[row] += n * r.NonZeroMemory
+	t.nonZeroCPU.add(&t.NonZeroCPU[row], row, n*r.NonZeroCPU)
+	t.nonZeroMemory.add(&t.NonZeroMemory[row], row, n*r.NonZeroMemory)
 	for _, a := range r.Extended {
 		t.use(a.Name, int(n), p.Namespace).request(row, n*a.Value)
 	}

@@ -8,6 +8,8 @@ import (
 	v1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	podresource "k8s.io/component-helpers/resource"
+
+	"github.com/evictd/evictd/internal/podspec"
 )
 
 // Default requests of containers for scores: 100 millicores and 200 MiB. Source:
@@ -81,9 +83,9 @@ func newRequests(pod *v1.Pod, options podresource.PodResourcesOptions) Requests 
 	}
 	nonZero := podresource.PodRequests(pod, options)
 	r := Requests{
-		CPU: total.Cpu().MilliValue(), Memory: total.Memory().Value(), Ephemeral: total.StorageEphemeral().Value(),
-		NonZeroCPU: nonZero.Cpu().MilliValue(), NonZeroMemory: nonZero.Memory().Value(),
-		Extended: extended(total),
+		CPU: amount(total.Cpu(), resource.Milli), Memory: amount(total.Memory(), 0), Ephemeral: amount(total.StorageEphemeral(), 0),
+		NonZeroCPU: amount(nonZero.Cpu(), resource.Milli), NonZeroMemory: amount(nonZero.Memory(), 0),
+		Extended: extended(total, amount),
 	}
 	if r.beyond = len(r.Extended) - MaxExtended; r.beyond > 0 {
 		r.Extended = r.Extended[:MaxExtended]
@@ -92,13 +94,18 @@ func newRequests(pod *v1.Pod, options podresource.PodResourcesOptions) Requests 
 	return r
 }
 
+// amount is a quantity of at most MaxAmount.
+func amount(q *resource.Quantity, scale resource.Scale) int64 {
+	return min(podspec.Amount(*q, scale), MaxAmount)
+}
+
 // extended are the amounts above 0 of extended resources, huge pages and attachable
 // volumes.
-func extended(list v1.ResourceList) []Amount {
+func extended(list v1.ResourceList, amount func(*resource.Quantity, resource.Scale) int64) []Amount {
 	var amounts []Amount
 	for name, quantity := range list {
 		if counted(string(name)) && !quantity.IsZero() {
-			amounts = append(amounts, Amount{Intern(string(name)), quantity.Value()})
+			amounts = append(amounts, Amount{Intern(string(name)), amount(&quantity, 0)})
 		}
 	}
 	slices.SortFunc(amounts, func(a, b Amount) int { return strings.Compare(a.Name.Value(), b.Name.Value()) })

@@ -15,8 +15,9 @@ type SparseColumn struct {
 	blocks []*block // by word; nil, and beyond the end: no amounts
 	// users is the number of nodes and pods that have the resource; owner is the
 	// namespace of the pod that brought it, zero: a node did.
-	users int
-	owner Symbol
+	users   int
+	owner   Symbol
+	carries carries
 }
 
 // block has the amounts of the rows of a word. floor is a lower bound of the free ones.
@@ -67,7 +68,7 @@ func (c *SparseColumn) AllocatableOn(row Row) int64 {
 
 func (c *SparseColumn) request(row Row, n int64) {
 	b := c.made(row)
-	b.requested[row&63] += n
+	c.carries.add(&b.requested[row&63], row, n)
 	c.lower(b, row)
 }
 

@@ -16,6 +16,8 @@ type Table struct {
 	NonZeroCPU, NonZeroMemory []int64
 	Versions                  Versions
 
+	nonZeroCPU, nonZeroMemory carries
+
 	extended map[Symbol]*SparseColumn
 	shares   map[Symbol]int // by namespace, see Refuses
 

@@ -166,7 +166,14 @@ func (n *nodeInfo) RemovePod(_ klog.Logger, pod *v1.Pod) error {
 	n.pods = slices.Delete(n.pods, i, i+1)
 	n.withAffinity = slices.DeleteFunc(n.withAffinity, has(pod.UID))
 	n.withAntiAffinity = slices.DeleteFunc(n.withAntiAffinity, has(pod.UID))
+	wide := !n.requested.exact() || !n.nonZero.exact()
 	n.count(gone.digest, -1)
+	if wide {
+		n.requested, n.nonZero = resources{}, resources{}
+		for _, left := range n.pods {
+			n.request(left.(*podInfo).digest, 1)
+		}
+	}
 	if len(gone.digest.Ports) > 0 {
 		n.ports = fwk.HostPortInfo{}
 		for _, left := range n.pods {
@@ -205,15 +212,19 @@ func (n *nodeInfo) changing() {
 }
 
 func (n *nodeInfo) count(digest *nodetable.Pod, by int64) {
-	n.requested.add(&digest.Requests, by)
-	n.nonZero.cpu += by * digest.Requests.NonZeroCPU
-	n.nonZero.memory += by * digest.Requests.NonZeroMemory
+	n.request(digest, by)
 	for i := range digest.Claims {
 		key := digest.Claims[i].Key.Value()
 		if n.claims[key] += int(by); n.claims[key] == 0 {
 			delete(n.claims, key)
 		}
 	}
+}
+
+func (n *nodeInfo) request(digest *nodetable.Pod, by int64) {
+	n.requested.add(&digest.Requests, by)
+	n.nonZero.cpu = sum(n.nonZero.cpu, by*digest.Requests.NonZeroCPU)
+	n.nonZero.memory = sum(n.nonZero.memory, by*digest.Requests.NonZeroMemory)
 }
 
 func (n *nodeInfo) takePorts(digest *nodetable.Pod) {

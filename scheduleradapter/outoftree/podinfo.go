@@ -73,19 +73,31 @@ type resources struct {
 }
 
 func (r *resources) add(requests *nodetable.Requests, n int64) {
-	r.cpu += n * requests.CPU
-	r.memory += n * requests.Memory
-	r.ephemeral += n * requests.Ephemeral
+	r.cpu = sum(r.cpu, n*requests.CPU)
+	r.memory = sum(r.memory, n*requests.Memory)
+	r.ephemeral = sum(r.ephemeral, n*requests.Ephemeral)
 	for _, amount := range requests.Extended {
 		r.addScalar(v1.ResourceName(amount.Name.Value()), n*amount.Value)
 	}
+}
+
+// sum is a sum of at most MaxAmount.
+func sum(a, b int64) int64 { return min(a+b, nodetable.MaxAmount) }
+
+// exact reports whether no sum is larger than MaxAmount.
+func (r *resources) exact() bool {
+	most := max(r.cpu, r.memory, r.ephemeral)
+	for _, value := range r.scalars {
+		most = max(most, value)
+	}
+	return most < nodetable.MaxAmount
 }
 
 func (r *resources) addScalar(name v1.ResourceName, value int64) {
 	if r.scalars == nil {
 		r.scalars = map[v1.ResourceName]int64{}
 	}
-	r.scalars[name] += value
+	r.scalars[name] = sum(r.scalars[name], value)
 }
 
 func (r *resources) GetMilliCPU() int64                            { return r.cpu }

@@ -26,7 +26,7 @@ func BenchmarkWhatIf(b *testing.B) {
 			b.Run(fmt.Sprintf("%s/%d", what, count), func(b *testing.B) {
 				begin := processorTime(b)
 				for b.Loop() {
-					if x := c.WhatIf(time.Time{}, cycle.Question{Pod: pod, Count: count}); x.Unschedulable+x.Untried > 0 {
+					if x := c.WhatIf(time.Time{}, cycle.About(pod, count)); x.Unschedulable+x.Untried > 0 {
 						b.Fatalf("%d of %d pods: %s", x.Scheduled+x.Nominated, count, x.Message)
 					}
 				}

@@ -25,7 +25,7 @@ func (w *changingCluster) ask(t *testing.T) (found cycle.WhatIf) {
 	if w.Chance(40) {
 		shape.Spec.Priority = new(int32(1000))
 	}
-	q := cycle.Question{Pod: shape, Count: 1 + w.Random.IntN(12)}
+	q := cycle.About(shape, 1+w.Random.IntN(12))
 	answer := w.twins[0].WhatIf(w.now, q)
 	if again := w.twins[0].WhatIf(w.now, q); !reflect.DeepEqual(again, answer) {
 		t.Fatalf("the answers are\n%+v\nand then\n%+v", answer, again)
@@ -136,7 +136,7 @@ func TestDevicesAreFreeAfterAWhatIf(t *testing.T) {
 	}
 	for range 2 {
 		for _, pod := range pods { // pods of a question share the claim
-			if x := c.WhatIf(time.Time{}, cycle.Question{Pod: pod, Count: 3}); x.Scheduled != 3 {
+			if x := c.WhatIf(time.Time{}, cycle.About(pod, 3)); x.Scheduled != 3 {
 				t.Errorf("the answer for %s is %+v", pod.Name, x)
 			}
 		}
@@ -144,7 +144,7 @@ func TestDevicesAreFreeAfterAWhatIf(t *testing.T) {
 	if r := c.SchedulingCycle(nodetable.NewPod(pods[1]), time.Time{}); !r.Status.OK() {
 		t.Error(r.Message)
 	}
-	if x := c.WhatIf(time.Time{}, cycle.Question{Pod: pods[0], Count: 3}); x.Unschedulable != 3 || x.Message == "" {
+	if x := c.WhatIf(time.Time{}, cycle.About(pods[0], 3)); x.Unschedulable != 3 || x.Message == "" {
 		t.Errorf("the answer is %+v", x)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -48,7 +49,7 @@ func (p fixedResults) Bind(context.Context, framework.Assignment) framework.Stat
 func simulateWith(t *testing.T, p fixedResults, manifests string) string {
 	t.Helper()
 	dir := write(t, map[string]string{"a.yaml": manifests})
-	objects, _, err := simulate.Load(filepath.Join(dir, "a.yaml"))
+	objects, _, err := simulate.Load(os.ReadFile, filepath.Join(dir, "a.yaml"))
 	require.NoError(t, err)
 	var out bytes.Buffer
 	s, err := simulate.New(objects, simulate.Config{

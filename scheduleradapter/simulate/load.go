@@ -3,16 +3,17 @@
 package simulate
 
 import (
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
+	batchv1 "k8s.io/api/batch/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
 	v1 "k8s.io/api/core/v1"
 	nodev1 "k8s.io/api/node/v1"
@@ -22,7 +23,11 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	storagev1 "k8s.io/api/storage/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/conversion"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/dynamic-resource-allocation/api/v1beta1"
+	"k8s.io/dynamic-resource-allocation/api/v1beta2"
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/manifest"
@@ -57,102 +62,172 @@ type Objects struct {
 	TaintRules             []*resourceapi.DeviceTaintRule
 	PodGroups              []*schedulingv1beta1.PodGroup
 	Workloads              []*schedulingv1beta1.Workload
+	Deployments            []*appsv1.Deployment
+	DaemonSets             []*appsv1.DaemonSet
+	Jobs                   []*batchv1.Job
 
 	digests   []*nodetable.Pod                       // of Pods in order
 	uncounted map[*policyv1.PodDisruptionBudget]bool // given without a status
 }
 
-// kind is the decoder of a kind.
+// kind is a kind of objects in one version.
 type kind struct {
-	apiVersion string
 	namespaced bool
-	// decode adds the object of a document to its list.
-	decode func(document *manifest.Document) (metav1.Object, error)
+	// decode decodes a document, and returns the fields that are not known, and a
+	// function that adds the object to its list.
+	decode func(document *manifest.Document) (object metav1.Object, add func(), unknown []error, err error)
 }
 
-// list makes the decode function of a list of objects.
-func list[T any, P interface {
+type object[T any] interface {
 	*T
 	metav1.Object
-}](objects *[]P) func(*manifest.Document) (metav1.Object, error) {
-	return func(document *manifest.Document) (metav1.Object, error) {
+}
+
+func kindOf[T any, P object[T]](objects *[]P, namespaced bool) kind {
+	return kind{namespaced, func(document *manifest.Document) (metav1.Object, func(), []error, error) {
 		object := P(new(T))
-		*objects = append(*objects, object)
-		return object, document.Decode(object)
-	}
+		unknown, err := document.DecodeLeniently(object)
+		return object, func() { *objects = append(*objects, object) }, unknown, err
+	}}
 }
 
-// budget adds a PodDisruptionBudget, and remembers one without a status.
-func (o *Objects) budget(document *manifest.Document) (metav1.Object, error) {
-	object, err := list(&o.DisruptionBudgets)(document)
-	var fields map[string]any
-	if document.Decode(&fields) == nil && fields["status"] == nil {
-		o.uncounted[o.DisruptionBudgets[len(o.DisruptionBudgets)-1]] = true
-	}
-	return object, err
+// converted is a kind in another version than that of its list.
+func converted[In, T any, P object[T]](objects *[]P, namespaced bool, convert func(*In, *T, conversion.Scope) error) kind {
+	return kind{namespaced, func(document *manifest.Document) (metav1.Object, func(), []error, error) {
+		in, object := new(In), P(new(T))
+		unknown, err := document.DecodeLeniently(in)
+		err = errors.Join(err, convert(in, object, nil))
+		return object, func() { *objects = append(*objects, object) }, unknown, err
+	}}
 }
 
-func (o *Objects) kinds() map[string]kind {
-	const apps, policy, scheduling, storage, node, coordination, device, workload = "apps/v1", "policy/v1", "scheduling.k8s.io/v1", "storage.k8s.io/v1", "node.k8s.io/v1", "coordination.k8s.io/v1", "resource.k8s.io/v1", "scheduling.k8s.io/v1beta1"
-	return map[string]kind{
-		"Node":                  {"v1", false, list(&o.Nodes)},
-		"Pod":                   {"v1", true, list(&o.Pods)},
-		"Namespace":             {"v1", false, list(&o.Namespaces)},
-		"Service":               {"v1", true, list(&o.Services)},
-		"ReplicationController": {"v1", true, list(&o.ReplicationControllers)},
-		"ReplicaSet":            {apps, true, list(&o.ReplicaSets)},
-		"StatefulSet":           {apps, true, list(&o.StatefulSets)},
-		"PriorityClass":         {scheduling, false, list(&o.PriorityClasses)},
-		"RuntimeClass":          {node, false, list(&o.RuntimeClasses)},
-		"PodDisruptionBudget":   {policy, true, o.budget},
-		"PersistentVolume":      {"v1", false, list(&o.Volumes)},
-		"PersistentVolumeClaim": {"v1", true, list(&o.Claims)},
-		"StorageClass":          {storage, false, list(&o.StorageClasses)},
-		"CSINode":               {storage, false, list(&o.CSINodes)},
-		"CSIDriver":             {storage, false, list(&o.CSIDrivers)},
-		"CSIStorageCapacity":    {storage, true, list(&o.StorageCapacities)},
-		"VolumeAttachment":      {storage, false, list(&o.Attachments)},
-		"Lease":                 {coordination, true, list(&o.Leases)},
-		"ResourceClaim":         {device, true, list(&o.ResourceClaims)},
-		"ResourceClaimTemplate": {device, true, list(&o.ClaimTemplates)},
-		"DeviceClass":           {device, false, list(&o.DeviceClasses)},
-		"ResourceSlice":         {device, false, list(&o.ResourceSlices)},
-		"DeviceTaintRule":       {device, false, list(&o.TaintRules)},
-		"PodGroup":              {workload, true, list(&o.PodGroups)},
-		"Workload":              {workload, true, list(&o.Workloads)},
+// budgets are PodDisruptionBudgets. Those without a status are remembered.
+func (o *Objects) budgets() kind {
+	plain := kindOf(&o.DisruptionBudgets, true)
+	return kind{true, func(document *manifest.Document) (metav1.Object, func(), []error, error) {
+		object, add, unknown, err := plain.decode(document)
+		var fields map[string]any
+		if document.Decode(&fields) == nil && fields["status"] == nil {
+			o.uncounted[object.(*policyv1.PodDisruptionBudget)] = true
+		}
+		return object, add, unknown, err
+	}}
+}
+
+func (o *Objects) kinds() map[metav1.TypeMeta]kind {
+	kinds := map[metav1.TypeMeta]kind{}
+	for version, of := range map[string]map[string]kind{
+		"v1": {
+			"Node": kindOf(&o.Nodes, false), "Pod": kindOf(&o.Pods, true), "Namespace": kindOf(&o.Namespaces, false), "Service": kindOf(&o.Services, true),
+			"ReplicationController": kindOf(&o.ReplicationControllers, true), "PersistentVolume": kindOf(&o.Volumes, false), "PersistentVolumeClaim": kindOf(&o.Claims, true),
+		},
+		"apps/v1": {
+			"ReplicaSet": kindOf(&o.ReplicaSets, true), "StatefulSet": kindOf(&o.StatefulSets, true),
+			"Deployment": kindOf(&o.Deployments, true), "DaemonSet": kindOf(&o.DaemonSets, true),
+		},
+		"batch/v1":             {"Job": kindOf(&o.Jobs, true)},
+		"scheduling.k8s.io/v1": {"PriorityClass": kindOf(&o.PriorityClasses, false)},
+		"node.k8s.io/v1":       {"RuntimeClass": kindOf(&o.RuntimeClasses, false)},
+		"policy/v1":            {"PodDisruptionBudget": o.budgets()},
+		"storage.k8s.io/v1": {
+			"StorageClass": kindOf(&o.StorageClasses, false), "CSINode": kindOf(&o.CSINodes, false), "CSIDriver": kindOf(&o.CSIDrivers, false),
+			"CSIStorageCapacity": kindOf(&o.StorageCapacities, true), "VolumeAttachment": kindOf(&o.Attachments, false),
+		},
+		"coordination.k8s.io/v1": {"Lease": kindOf(&o.Leases, true)},
+		"resource.k8s.io/v1": {
+			"ResourceClaim": kindOf(&o.ResourceClaims, true), "ResourceClaimTemplate": kindOf(&o.ClaimTemplates, true), "DeviceClass": kindOf(&o.DeviceClasses, false),
+			"ResourceSlice": kindOf(&o.ResourceSlices, false), "DeviceTaintRule": kindOf(&o.TaintRules, false),
+		},
+		"resource.k8s.io/v1beta2": {
+			"ResourceClaim":         converted(&o.ResourceClaims, true, v1beta2.Convert_v1beta2_ResourceClaim_To_v1_ResourceClaim),
+			"ResourceClaimTemplate": converted(&o.ClaimTemplates, true, v1beta2.Convert_v1beta2_ResourceClaimTemplate_To_v1_ResourceClaimTemplate),
+			"DeviceClass":           converted(&o.DeviceClasses, false, v1beta2.Convert_v1beta2_DeviceClass_To_v1_DeviceClass),
+			"ResourceSlice":         converted(&o.ResourceSlices, false, v1beta2.Convert_v1beta2_ResourceSlice_To_v1_ResourceSlice),
+			"DeviceTaintRule":       converted(&o.TaintRules, false, v1beta2.Convert_v1beta2_DeviceTaintRule_To_v1_DeviceTaintRule),
+		},
+		"resource.k8s.io/v1beta1": {
+			"ResourceClaim":         converted(&o.ResourceClaims, true, v1beta1.Convert_v1beta1_ResourceClaim_To_v1_ResourceClaim),
+			"ResourceClaimTemplate": converted(&o.ClaimTemplates, true, v1beta1.Convert_v1beta1_ResourceClaimTemplate_To_v1_ResourceClaimTemplate),
+			"DeviceClass":           converted(&o.DeviceClasses, false, v1beta1.Convert_v1beta1_DeviceClass_To_v1_DeviceClass),
+			"ResourceSlice":         converted(&o.ResourceSlices, false, v1beta1.Convert_v1beta1_ResourceSlice_To_v1_ResourceSlice),
+		},
+		"scheduling.k8s.io/v1beta1": {"PodGroup": kindOf(&o.PodGroups, true), "Workload": kindOf(&o.Workloads, true)},
+	} {
+		for name, k := range of {
+			kinds[metav1.TypeMeta{APIVersion: version, Kind: name}] = k
+		}
 	}
+	return kinds
 }
 
 // Load reads a cluster from files and directories; of directories the files .yaml,
-// .yml and .json at any depth, in lexical order. It sets defaults as an API server
-// does. Documents of unknown kinds are left out with a warning. The error joins all
-// faults with file, document and field.
-func Load(paths ...string) (objects *Objects, warnings []string, err error) {
+// .yml and .json, also with .gz, at any depth, in lexical order. read reads a file, or
+// standard input for -. It sets defaults as an API server does, and makes the pods that
+// controllers would add. An object with a uid is stored: an API server has admitted it,
+// and its unknown fields are those of another version. The warnings have these fields,
+// and the number of objects that are not used. The error joins all faults with file,
+// document and field.
+func Load(read func(name string) ([]byte, error), paths ...string) (objects *Objects, warnings []string, err error) {
 	objects = &Objects{uncounted: map[*policyv1.PodDisruptionBudget]bool{}}
-	l := &loader{kinds: objects.kinds(), places: map[metav1.Object]string{}, names: map[string]string{}}
+	l := &loader{
+		read: read, kinds: objects.kinds(), places: map[metav1.Object]string{}, names: map[string]first{}, stored: map[metav1.Object]bool{},
+		unused: counts{}, unknown: map[string]counts{},
+	}
 	for _, path := range paths {
 		l.path(path)
 	}
 	l.admit(objects)
-	return objects, l.warnings, errors.Join(l.faults...)
+	return objects, l.warnings(), errors.Join(l.faults...)
 }
 
 type loader struct {
-	kinds    map[string]kind
-	places   map[metav1.Object]string // file and name of each object
-	names    map[string]string        // first file of each name
-	warnings []string
-	faults   []error
+	read    func(string) ([]byte, error)
+	kinds   map[metav1.TypeMeta]kind
+	places  map[metav1.Object]string // file and name of each object
+	names   map[string]first         // by kind and name
+	stored  map[metav1.Object]bool   // given with a uid
+	unused  counts                   // objects by kind and version
+	unknown map[string]counts        // of stored objects: fields by kind
+	faults  []error
+}
+
+// first is the first object of a name.
+type first struct {
+	place string
+	uid   types.UID // empty: not stored
+}
+
+// counts are numbers by name.
+type counts map[string]int
+
+func (c counts) String() string {
+	var all []string
+	for name, n := range admission.InOrder(c) {
+		all = append(all, fmt.Sprintf("%d %s", n, name))
+	}
+	return strings.Join(all, ", ")
+}
+
+func (l *loader) warnings() (warnings []string) {
+	for kind, fields := range admission.InOrder(l.unknown) {
+		warnings = append(warnings, fmt.Sprintf("kind %s of another version: ignored: %s", kind, fields))
+	}
+	if len(l.unused) > 0 {
+		warnings = append(warnings, "objects of kinds that are not used: "+l.unused.String())
+	}
+	return warnings
 }
 
 // fault adds each fault of an error with its place.
 func (l *loader) fault(place string, err error) {
-	for _, fault := range manifest.Faults(err) {
-		l.faults = append(l.faults, fmt.Errorf("%s: %w", place, fault))
-	}
+	l.faults = append(l.faults, manifest.Faults(manifest.At(place, err))...)
 }
 
 func (l *loader) path(path string) {
+	if path == "-" {
+		l.file(path)
+		return
+	}
 	if info, err := os.Stat(path); err == nil && info.IsDir() {
 		path += string(filepath.Separator) // follows a symbolic link
 	}
@@ -163,97 +238,86 @@ func (l *loader) path(path string) {
 			return err
 		case !given && strings.HasPrefix(entry.Name(), ".") && entry.IsDir():
 			return filepath.SkipDir
-		case entry.IsDir(), !given && !isManifest(entry.Name()):
-			return nil
+		case given && !entry.IsDir(), isManifest(entry.Name()) && !entry.IsDir():
+			l.file(name)
 		}
-		data, err := os.ReadFile(name)
-		if err != nil {
-			return err
-		}
-		l.file(name, data)
 		return nil
 	})
-	if err != nil {
-		l.faults = append(l.faults, err)
-	}
+	l.fault("", err)
 }
 
 func isManifest(name string) bool {
-	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(name))
+	return !strings.HasPrefix(name, ".") && slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(strings.TrimSuffix(name, ".gz")))
 }
 
-func (l *loader) file(name string, data []byte) {
-	documents := manifest.Split(data)
-	for i, document := range documents {
+func (l *loader) file(name string) {
+	data, err := l.read(name)
+	if err != nil {
+		l.fault("", err)
+		return
+	}
+	if name == "-" {
+		name = "standard input"
+	}
+	objects, err := manifest.Objects(data)
+	l.fault(name, err)
+	for i := range objects {
+		o := &objects[i]
 		place := name
-		if len(documents) > 1 {
-			place = fmt.Sprintf("%s: document %d", name, i+1)
+		if o.Place != "" {
+			place += ": " + o.Place
 		}
-		l.document(place, document, metav1.TypeMeta{})
+		kind, known := l.kinds[o.TypeMeta]
+		switch {
+		case o.Kind == "" || o.APIVersion == "":
+			l.fault(place, fmt.Errorf("apiVersion %q, kind %q: both are required", o.APIVersion, o.Kind))
+		case known:
+			l.object(place, &kind, o)
+		default:
+			l.unused[o.Kind+" of "+o.APIVersion]++
+		}
 	}
 }
 
-// document adds an object or the items of a list. An item without a type has the
-// expected one.
-func (l *loader) document(place string, text []byte, expected metav1.TypeMeta) {
-	document, err := manifest.Parse(text)
-	if err != nil {
-		l.fault(place, err)
-		return
-	}
-	about, err := document.Type()
-	if err != nil {
-		l.fault(place, err)
-		return
-	}
-	if about == (metav1.TypeMeta{}) {
-		about = expected
-	}
-	known := func(kind string) bool { k, ok := l.kinds[kind]; return ok && k.apiVersion == about.APIVersion }
-	of, isList := strings.CutSuffix(about.Kind, "List")
-	switch {
-	case about.Kind == "" || about.APIVersion == "":
-		l.faults = append(l.faults, fmt.Errorf("%s: apiVersion %q, kind %q: both are required", place, about.APIVersion, about.Kind))
-	case known(about.Kind):
-		l.object(place, about.Kind, &document)
-	case isList && known(of):
-		l.list(place, &document, metav1.TypeMeta{APIVersion: about.APIVersion, Kind: of})
-	case about == (metav1.TypeMeta{APIVersion: "v1", Kind: "List"}):
-		l.list(place, &document, metav1.TypeMeta{})
-	default:
-		l.warnings = append(l.warnings, fmt.Sprintf("%s: kind %s of %s is left out", place, about.Kind, about.APIVersion))
-	}
-}
-
-// list adds the items of a list. Items without a type have that of the list.
-func (l *loader) list(place string, document *manifest.Document, of metav1.TypeMeta) {
-	var list struct {
-		metav1.TypeMeta `json:",inline"`
-		Metadata        metav1.ListMeta   `json:"metadata"`
-		Items           []json.RawMessage `json:"items"`
-	}
-	l.fault(place, document.Decode(&list))
-	for i, item := range list.Items {
-		l.document(fmt.Sprintf("%s: items[%d]", place, i), item, of)
-	}
-}
-
-func (l *loader) object(place, kindName string, document *manifest.Document) {
-	kind := l.kinds[kindName]
-	object, err := kind.decode(document)
+func (l *loader) object(place string, kind *kind, document *manifest.Object) {
+	object, add, unknown, err := kind.decode(&document.Document)
+	uid := object.GetUID()
 	faults := admission.CompleteMeta(object, kind.namespaced)
-	name := kindName + " " + object.GetName()
+	name := document.Kind + " " + object.GetName()
 	if kind.namespaced {
-		name = kindName + " " + object.GetNamespace() + "/" + object.GetName()
+		name = document.Kind + " " + object.GetNamespace() + "/" + object.GetName()
+	}
+	before, twice := l.names[name]
+	if twice && uid != "" && uid == before.uid {
+		return
 	}
 	l.places[object] = place + ": " + name
+	l.stored[object] = uid != ""
 	l.fault(l.places[object], err)
+	if uid == "" {
+		l.fault(l.places[object], errors.Join(unknown...))
+	} else {
+		l.note(document.Kind, unknown)
+	}
 	l.fault(l.places[object], faults.ToAggregate())
-	if first, twice := l.names[name]; twice {
-		l.faults = append(l.faults, fmt.Errorf("%s: is in %s already", l.places[object], first))
+	add()
+	if twice {
+		l.fault(l.places[object], fmt.Errorf("is in %s already", before.place))
 		return
 	}
-	l.names[name] = place
+	l.names[name] = first{place, uid}
+}
+
+var index = regexp.MustCompile(`\[[0-9]+\]`)
+
+// note counts the unknown fields of a stored object.
+func (l *loader) note(kind string, unknown []error) {
+	for _, field := range unknown {
+		if l.unknown[kind] == nil {
+			l.unknown[kind] = counts{}
+		}
+		l.unknown[kind][index.ReplaceAllString(field.Error(), "[]")]++
+	}
 }
 
 // admit sets the defaults of all objects, referenced ones first.
@@ -263,12 +327,30 @@ func (l *loader) admit(objects *Objects) {
 	admit(l, objects.RuntimeClasses, classes.AddRuntimeClass)
 	each(objects.StorageClasses, classes.AddStorageClass)
 	each(objects.Namespaces, admission.CompleteNamespace)
-	each(objects.Claims, classes.CompleteClaim)
-	each(objects.Volumes, admission.CompleteVolume)
 	each(objects.ReplicationControllers, admission.CompleteController)
 	admit(l, objects.Nodes, admission.CompleteNode)
-	admit(l, objects.Pods, classes.CompletePod)
-	admit(l, objects.PodGroups, classes.CompletePodGroup)
+	l.makePods(objects)
+	each(objects.Claims, func(claim *v1.PersistentVolumeClaim) {
+		if !l.stored[claim] {
+			classes.CompleteClaim(claim)
+		}
+	})
+	each(objects.Volumes, admission.CompleteVolume)
+	admit(l, objects.Pods, func(pod *v1.Pod) field.ErrorList {
+		if l.stored[pod] && pod.Spec.Priority != nil {
+			admission.CompleteStored(pod)
+			return nil
+		}
+		return classes.CompletePod(pod)
+	})
+	admit(l, objects.PodGroups, func(group *schedulingv1beta1.PodGroup) field.ErrorList {
+		given := group.Spec.Priority
+		faults := classes.CompletePodGroup(group)
+		if l.stored[group] && given != nil {
+			group.Spec.Priority = given
+		}
+		return faults
+	})
 	objects.completeClaims()
 	l.digest(objects)
 	l.addNamespaces(objects)
@@ -295,9 +377,12 @@ func (l *loader) digest(objects *Objects) {
 	}
 }
 
+// admit completes objects. What is stored has been admitted, and has no faults.
 func admit[P metav1.Object](l *loader, objects []P, complete func(P) field.ErrorList) {
 	for _, object := range objects {
-		l.fault(l.places[object], complete(object).ToAggregate())
+		if faults := complete(object); !l.stored[object] {
+			l.fault(l.places[object], faults.ToAggregate())
+		}
 	}
 }
 
@@ -312,6 +397,6 @@ func (l *loader) addNamespaces(objects *Objects) {
 		admission.CompleteMeta(namespace, false)
 		admission.CompleteNamespace(namespace)
 		objects.Namespaces = append(objects.Namespaces, namespace)
-		l.names[name] = ""
+		l.names[name] = first{}
 	}
 }

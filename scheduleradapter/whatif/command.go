@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"net/url"
-	"os"
 	"strconv"
 	"strings"
 	"text/tabwriter"
@@ -21,24 +20,27 @@ import (
 func NewCommand(statusAddress string) *cobra.Command {
 	c := &cobra.Command{
 		Use:   "whatif FILE",
-		Short: "Ask whether further pods of a template would get nodes, where, and which pods would be evicted",
-		Long: fmt.Sprintf(`The running scheduler tries the pods of a template one after another on the cluster as it is
+		Short: "Ask whether further pods of workloads would get nodes, where, and which pods would be evicted",
+		Long: fmt.Sprintf(`The running scheduler tries the pods of workloads one after another on the cluster as it is
 now, with the plugins of their profile, and changes nothing. The output has the nodes of those
 that fit, the pods that preemption would evict for others, and why the rest does not fit.
-FILE, or standard input for -, has a Pod, Deployment, ReplicaSet, StatefulSet,
-ReplicationController or Job as YAML or JSON, at most %d KiB, and PriorityClasses and
-RuntimeClasses beside it if the pod needs them. Waiting pods are not placed before, except
+FILE, or standard input for -, has Pods, Deployments, ReplicaSets, StatefulSets, DaemonSets,
+ReplicationControllers or Jobs as YAML or JSON, at most %d KiB, and PriorityClasses and
+RuntimeClasses beside them if the pods need them. Waiting pods are not placed before, except
 those that are nominated to a node. At most %d pods are tried, for at most %s, one question
 at a time; the scheduler works on in between.`, MaxBody>>10, cycle.MaxWhatIf, cycle.WhatIfTime),
 		Args: cobra.ExactArgs(1),
 	}
 	output := cli.OutputFlag(c, "text", "json")
 	client := serve.ClientFlags(c.Flags(), "evictd-scheduler", statusAddress)
-	count := c.Flags().Int("count", 0, fmt.Sprintf("pods, 1 to %d (default the replicas of the workload, or 1)", cycle.MaxWhatIf))
+	count := c.Flags().Int("count", 0, fmt.Sprintf("pods of the only workload, 1 to %d (default its replicas, or 1)", cycle.MaxWhatIf))
 	c.RunE = func(c *cobra.Command, args []string) error {
-		body, err := readFile(args[0], c.InOrStdin())
+		body, err := cli.ReadInput(c, args[0])
 		if err != nil {
-			return cli.BadInput(err)
+			return err
+		}
+		if len(body) > MaxBody {
+			return cli.BadInput(fmt.Errorf("%s: %d bytes: expected at most %d", args[0], len(body), MaxBody))
 		}
 		path := "/v1/whatif"
 		if c.Flags().Changed("count") {
@@ -56,23 +58,18 @@ at a time; the scheduler works on in between.`, MaxBody>>10, cycle.MaxWhatIf, cy
 		if err := serve.Decode(body, &x); err != nil {
 			return fmt.Errorf("read answer: %w", err)
 		}
-		return write(c.OutOrStdout(), &x)
+		if err := write(c.OutOrStdout(), &x); err != nil {
+			return err
+		}
+		for i := range x.Further {
+			fmt.Fprintln(c.OutOrStdout())
+			if err := write(c.OutOrStdout(), &x.Further[i]); err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 	return c
-}
-
-// readFile reads a file, or standard input for -. The scheduler refuses what is longer than
-// MaxBody.
-func readFile(name string, stdin io.Reader) ([]byte, error) {
-	if name != "-" {
-		file, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer file.Close()
-		stdin = file
-	}
-	return io.ReadAll(io.LimitReader(stdin, MaxBody+1))
 }
 
 func write(out io.Writer, x *cycle.WhatIf) error {

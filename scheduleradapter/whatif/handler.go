@@ -7,8 +7,12 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strconv"
 
+	v1 "k8s.io/api/core/v1"
+
+	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/serve"
 	"github.com/evictd/evictd/scheduleradapter/cycle"
 )
@@ -49,25 +53,66 @@ func Handler(l *cycle.Loop, ready func() bool, log *slog.Logger) http.HandlerFun
 
 // answer answers a question. invalid is a fault of the question.
 func answer(ctx context.Context, l *cycle.Loop, body []byte, count string) (x cycle.WhatIf, invalid, err error) {
-	t, invalid := read(body)
+	q, invalid := read(body)
 	if invalid != nil {
 		return x, invalid, nil
 	}
+	n := 0
 	if count != "" {
-		if t.count, err = strconv.Atoi(count); err != nil {
+		if n, err = strconv.Atoi(count); err != nil {
 			return x, fmt.Errorf("count %q: expected a number", count), nil
 		}
+		if n < 1 || n > cycle.MaxWhatIf {
+			return x, fmt.Errorf("count %d: expected 1 to %d", n, cycle.MaxWhatIf), nil
+		}
+		if len(q.asked) > 1 || q.asked[0].about.Kind == "DaemonSet" {
+			return x, fmt.Errorf("count %d: expected one pod or workload that is no DaemonSet, found %d", n, len(q.asked)), nil
+		}
 	}
-	if t.count < 1 || t.count > cycle.MaxWhatIf {
-		return x, fmt.Errorf("count %d: expected 1 to %d", t.count, cycle.MaxWhatIf), nil
+	var nodes []*v1.Node
+	if slices.ContainsFunc(q.asked, func(a *asked) bool { return a.about.Kind == "DaemonSet" }) {
+		if nodes, err = l.Nodes(ctx); err != nil {
+			return x, nil, err
+		}
 	}
-	if invalid, err = t.complete(ctx, l.PriorityClass); invalid != nil || err != nil {
+	all := 0
+	for _, a := range q.asked {
+		a.expand(n, nodes)
+		all += a.count()
+	}
+	if all < 1 || all > cycle.MaxWhatIf {
+		return x, fmt.Errorf("%d pods: expected 1 to %d", all, cycle.MaxWhatIf), nil
+	}
+	if invalid, err = q.complete(ctx, l.PriorityClass); invalid != nil || err != nil {
 		return x, invalid, err
 	}
-	if name := t.pod.Spec.SchedulerName; !l.HasProfile(name) {
-		return x, fmt.Errorf("spec.schedulerName: no profile of this scheduler is named %q", name), nil
+	var asks cycle.Question
+	leftOut := [][]string{}
+	var unused []string
+	for kind, n := range admission.InOrder(q.unused) {
+		unused = append(unused, fmt.Sprintf("%d %s", n, kind))
 	}
-	x, err = l.WhatIf(ctx, cycle.Question{Pod: t.pod, Count: t.count})
-	x.LeftOut = append(x.LeftOut, t.leftOut...)
-	return x, nil, err
+	for _, a := range q.asked {
+		switch {
+		case len(a.pods) == 0:
+			unused = append(unused, a.about.Kind+" "+a.name()+", which has no pods")
+		case !l.HasProfile(a.pods[0].Pod.Spec.SchedulerName):
+			invalid = fmt.Errorf("spec.schedulerName: no profile of this scheduler is named %q", a.pods[0].Pod.Spec.SchedulerName)
+			unused = append(unused, a.about.Kind+" "+a.name()+": "+invalid.Error())
+		default:
+			asks, leftOut = append(asks, cycle.Workload{Name: a.name(), Pods: a.pods}), append(leftOut, a.leftOut)
+		}
+	}
+	if len(asks) == 0 {
+		return x, invalid, nil
+	}
+	x, err = l.WhatIf(ctx, asks)
+	if err != nil {
+		return x, nil, err
+	}
+	x.LeftOut = append(append(x.LeftOut, leftOut[0]...), unused...)
+	for i := range x.Further {
+		x.Further[i].LeftOut = append(x.Further[i].LeftOut, leftOut[i+1]...)
+	}
+	return x, nil, nil
 }

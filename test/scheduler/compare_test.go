@@ -34,6 +34,7 @@ var (
 // rows are all differences that concern the comparison.
 var rows = []*row{
 	notFound, uncounted, deallocated, important, leftOut, putBack, unscored, firstError, shared,
+	{"S2.10", "does not protect pods without labels", "no budget of a world selects pods without labels"},
 	{"S2.37", "count as those of pods of priority 0", "PodGroups have a priority above 0"},
 	{"S1.113", "is a victim by the priority of the group", "pods that run have the priority of their PodGroup"},
 	{"S2.29", "frees that port although the other pod uses it", "no two pods of a world have a host port of a node"},

@@ -13,6 +13,7 @@ import (
 	schedulingv1beta1 "k8s.io/api/scheduling/v1beta1"
 	"k8s.io/apimachinery/pkg/api/resource"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/client-go/kubernetes/scheme"
@@ -181,6 +182,9 @@ func (m *maker) budgets() {
 		least := intstr.FromInt32(int32(m.IntN(3)))
 		b.Spec.MinAvailable = &least
 		b.Spec.Selector = m.selector()
+		if s, _ := metav1.LabelSelectorAsSelector(b.Spec.Selector); s.Matches(labels.Set{}) { // kube-scheduler does not ask about pods without labels
+			b.Spec.Selector = &metav1.LabelSelector{MatchLabels: m.someLabels("app", "tier")}
+		}
 		b.Status.DisruptionsAllowed = int32(m.IntN(3))
 		m.add(b)
 	}

@@ -194,7 +194,7 @@ func (w *world) run(see func(*attempt) bool) (rejected error) {
 	if err := os.WriteFile(file, encode(map[string]any{"apiVersion": "v1", "kind": "List", "items": w.Items}), 0o600); err != nil {
 		panic(err)
 	}
-	objects, _, err := simulate.Load(file)
+	objects, _, err := simulate.Load(os.ReadFile, file)
 	if err != nil {
 		return err
 	}

@@ -98,13 +98,12 @@ func (n *node) socket() string              { return filepath.Join(n.dir, "evict
 // startPods starts the pods of manifests, each of which is one process, and writes for
 // evictd where they run. It returns once they hold what they shall.
 func (n *node) startPods(program string, manifests []byte) error {
-	for _, document := range manifest.Split(manifests) {
-		p := &pod{Pod: &v1.Pod{}}
-		err := manifest.Decode(document, p.Pod)
-		if err == nil {
-			err = n.startPod(program, p)
-		}
-		if err != nil {
+	pods, err := manifest.Pods(manifests)
+	if err != nil {
+		return err
+	}
+	for _, p := range pods {
+		if err := n.startPod(program, &pod{Pod: p}); err != nil {
 			return fmt.Errorf("start pod %s: %w", p.Name, err)
 		}
 	}

@@ -29,9 +29,9 @@ var schedulerConfig []byte
 //go:embed shop storm
 var objects embed.FS
 
-func read[T any](document []byte) (*T, error) {
+func read[T any](document *manifest.Document) (*T, error) {
 	object := new(T)
-	return object, manifest.Decode(document, object)
+	return object, document.Decode(object)
 }
 
 // readPod reads the pod of a file, bound to a node by choice or to none.
@@ -40,7 +40,11 @@ func readPod(name, node string) (*v1.Pod, error) {
 	if err != nil {
 		return nil, err
 	}
-	pod, err := read[v1.Pod](data)
+	document, err := manifest.One(data, "Pod")
+	if err != nil {
+		return nil, err
+	}
+	pod, err := read[v1.Pod](&document)
 	if node != "" {
 		pod.Spec.NodeSelector = map[string]string{v1.LabelHostname: node}
 	}
@@ -54,29 +58,30 @@ func open(ctx context.Context, client kubernetes.Interface, dir string) (sets []
 	if err != nil {
 		return nil, err
 	}
-	for _, document := range manifest.Split(data) {
-		kind, err := manifest.TypeOf(document)
-		if err != nil {
-			return nil, err
-		}
-		switch kind.Kind {
+	documents, err := manifest.Objects(data)
+	if err != nil {
+		return nil, err
+	}
+	for i := range documents {
+		document := &documents[i]
+		switch document.Kind {
 		case "Namespace":
 			var o *v1.Namespace
-			if o, err = read[v1.Namespace](document); err == nil {
+			if o, err = read[v1.Namespace](&document.Document); err == nil {
 				_, err = client.CoreV1().Namespaces().Create(ctx, o, metav1.CreateOptions{})
 			}
 		case "PriorityClass":
 			var o *schedulingv1.PriorityClass
-			if o, err = read[schedulingv1.PriorityClass](document); err == nil {
+			if o, err = read[schedulingv1.PriorityClass](&document.Document); err == nil {
 				_, err = client.SchedulingV1().PriorityClasses().Create(ctx, o, metav1.CreateOptions{})
 			}
 		default:
 			var o *appsv1.ReplicaSet
-			o, err = read[appsv1.ReplicaSet](document)
+			o, err = read[appsv1.ReplicaSet](&document.Document)
 			sets = append(sets, o)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("create %s: %w", kind.Kind, err)
+			return nil, fmt.Errorf("create %s: %w", document.Kind, err)
 		}
 	}
 	return sets, nil
