@@ -27,18 +27,24 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 
 // SetPod completes a pod and returns what its classes do not allow.
 func (c *Classes) SetPod(pod *v1.Pod) (faults field.ErrorList) {
-	spec, path := &pod.Spec, field.NewPath("spec")
+	spec := &pod.Spec
 	spec.SchedulerName = cmp.Or(spec.SchedulerName, v1.DefaultSchedulerName)
 	spec.RestartPolicy = cmp.Or(spec.RestartPolicy, v1.RestartPolicyAlways)
 	spec.TerminationGracePeriodSeconds = new(ptr.Deref(spec.TerminationGracePeriodSeconds, v1.DefaultTerminationGracePeriodSeconds))
 	setPorts(spec)
 	podspec.SetDefaultRequests(pod)
-	faults = append(faults, c.setPriority(pod, path)...)
-	faults = append(faults, c.setRuntime(pod, path)...)
-	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
-	SetTolerations(pod)
+	faults = c.SetClasses(pod)
 	setSpread(pod)
 	setAffinity(pod)
+	return faults
+}
+
+// SetClasses gives a pod what its classes and kube-apiserver's admission plugins add to it, and returns what the classes do not allow.
+func (c *Classes) SetClasses(pod *v1.Pod) (faults field.ErrorList) {
+	path := field.NewPath("spec")
+	faults = append(c.setPriority(pod, path), c.setRuntime(pod, path)...)
+	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
+	SetTolerations(pod)
 	return faults
 }
 

@@ -134,18 +134,28 @@ func (r *request) strict(err error) error {
 	return nil
 }
 
+// warn adds a warning to the answer, once.
 func (r *request) warn(text string) {
-	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+	header, err := utilnet.NewWarningHeader(299, "-", text)
+	if err == nil && !slices.Contains(r.w.Header().Values("Warning"), header) {
 		r.w.Header().Add("Warning", header)
 	}
 }
+
+// AddWarning is warn, for Kubernetes' strategies.
+func (r *request) AddWarning(_, text string) { r.warn(text) }
 
 func (r *request) answer(code int, object runtime.Object) {
 	if o, ok := object.(store.Object); ok && r.kind != nil {
 		object = r.kind.served(o)
 	}
 	if _, isScale := object.(*autoscalingv1.Scale); r.accepted.table && !isScale {
-		object = r.inTable(object)
+		table, err := r.inTable(object)
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		object = table
 	}
 	contentType := r.accepted.MediaType
 	if _, isAggregated := object.(*apidiscoveryv2.APIGroupDiscoveryList); isAggregated {

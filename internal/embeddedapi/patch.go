@@ -53,7 +53,7 @@ func (r *request) patchType() (types.PatchType, error) {
 		contentType = r.Header.Get("Content-Type")
 	}
 	of := types.PatchType(contentType)
-	if patchers[of] == nil && (of != types.ApplyYAMLPatchType || r.kind.wire != nil) {
+	if patchers[of] == nil && (of != types.ApplyYAMLPatchType || r.kind.isView()) {
 		return "", unknownPatch()
 	}
 	return of, nil
@@ -79,7 +79,7 @@ func (r *request) patch() (int, runtime.Object, error) {
 	c.next = func(old store.Object) (store.Object, error) {
 		return r.patched(old, func(document []byte, kind runtime.Object) ([]byte, error) { return patch(document, body, kind) })
 	}
-	object, err := r.api.update(r.Context(), c)
+	object, err := r.api.update(r.context(), c)
 	return http.StatusOK, object, err
 }
 
@@ -115,10 +115,10 @@ func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
 				return nil, err
 			}
 			code = http.StatusCreated
-			return r.api.create(r.kind, object, r.dryRun())
+			return r.api.create(r.context(), r.kind, object, r.dryRun())
 		}
 	}
-	object, err := r.api.update(r.Context(), c)
+	object, err := r.api.update(r.context(), c)
 	return code, object, err
 }
 
