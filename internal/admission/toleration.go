@@ -66,7 +66,7 @@ func merge(all []v1.Toleration) (kept []v1.Toleration) {
 	for i, t := range all {
 		included := slices.ContainsFunc(kept, func(other v1.Toleration) bool { return includes(other, t) }) ||
 			slices.ContainsFunc(all[i+1:], func(other v1.Toleration) bool {
-				return !apiequality.Semantic.DeepEqual(other, t) && includes(other, t)
+				return includes(other, t) && !apiequality.Semantic.DeepEqual(other, t)
 			})
 		if !included {
 			kept = append(kept, t)

@@ -59,6 +59,7 @@ type API struct {
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
 	a := &API{scheme: scheme, media: newMedia(scheme), compact: protobuf.NewSerializer(scheme, scheme), reviews: newReviews(), tokens: cfg.Tokens, log: cfg.Log, stopping: make(chan struct{})}
+	boundCopies()
 	a.kinds = newKinds(strategy.New(a.namespace))
 	a.managers = apply.New(scheme, strategy.Setter{}, unsetAdmitted)
 	var err error

@@ -1,11 +1,13 @@
 package embeddedapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -17,7 +19,9 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/embeddedapi/bound"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
@@ -87,6 +91,9 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	if err != nil {
 		return err
 	}
+	if err := affordable(data, info.MediaType, into); err != nil {
+		return err
+	}
 	decoded, _, err := info.StrictSerializer.Decode(data, &gvk, into)
 	if runtime.IsStrictDecodingError(err) {
 		err = r.strict(err)
@@ -100,6 +107,32 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	}
 	into.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
+}
+
+// affordable refuses a body that costs too much to be decoded.
+func affordable(data []byte, mediaType string, into any) error {
+	var err error
+	switch of := reflect.TypeOf(into); {
+	case mediaType == runtime.ContentTypeProtobuf:
+		err = bound.Protobuf(data, of)
+	case mediaType == runtime.ContentTypeYAML && !json.Valid(data):
+		if err = bound.YAML(data, maxBody); err != nil {
+			break
+		}
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return nil // the decoder says what is wrong
+		}
+		fallthrough
+	default:
+		err = bound.JSON(data, of)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bound.ErrTooLarge), errors.Is(err, bound.ErrTooMany), errors.Is(err, bound.ErrAliases):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	return apierrors.NewBadRequest(err.Error())
 }
 
 func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {

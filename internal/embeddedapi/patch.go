@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"sync/atomic"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -17,14 +18,28 @@ import (
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/jsonsize"
 )
 
-// maxOperations bounds the operations of a JSON patch, as kube-apiserver does.
-const maxOperations = 10_000
+// Bounds of what a patch costs. The first two are kube-apiserver's.
+const (
+	maxOperations  = 10_000
+	maxCopied      = 3 << 20   // bytes that the copies of a JSON patch add
+	maxPatched     = 128 << 20 // operations of a JSON patch by bytes of its document: an operation in a list may move the whole list
+	maxComparisons = 4 << 20   // objects of a strategic merge patch by those of its document and its own, which are searched for each
+)
+
+// boundCopies bounds what the copies of a JSON patch add, in this process.
+func boundCopies() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxCopied) }
 
 // patchers apply a patch to a document; kind is a blank object of its type.
 var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Object) ([]byte, error){
 	types.StrategicMergePatchType: func(document, patch []byte, kind runtime.Object) ([]byte, error) {
+		objects, _ := jsonsize.Count(patch)
+		present, _ := jsonsize.Count(document)
+		if objects*(objects+present) > maxComparisons {
+			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many objects")
+		}
 		return strategicpatch.StrategicMergePatch(document, patch, kind)
 	},
 	types.MergePatchType: func(document, patch []byte, _ runtime.Object) ([]byte, error) {
@@ -35,7 +50,7 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 		if err != nil {
 			return nil, err
 		}
-		if len(steps) > maxOperations {
+		if len(steps) > maxOperations || len(steps)*len(document) > maxPatched {
 			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many operations")
 		}
 		document, err = steps.Apply(document)
@@ -67,6 +82,8 @@ func (r *request) patch() (int, runtime.Object, error) {
 	body, err := r.body()
 	if err == nil && of != types.ApplyYAMLPatchType {
 		err = isJSON(body)
+	} else if err == nil {
+		err = affordable(body, runtime.ContentTypeYAML, r.api.blank(r.kind.GroupVersionKind))
 	}
 	if err != nil {
 		return 0, nil, err
@@ -140,7 +157,12 @@ func (r *request) patched(old store.Object, patch func([]byte, runtime.Object) (
 	if err != nil {
 		return nil, apierrors.NewBadRequest("the patch cannot be applied: " + err.Error())
 	}
-	if err := r.decode(document, "", object, r.kind.GroupVersionKind); err != nil {
+	if len(document) > maxBody {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	if err := r.decode(document, "", object, r.kind.GroupVersionKind); apierrors.IsRequestEntityTooLargeError(err) {
+		return nil, err
+	} else if err != nil {
 		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("patch"), string(document), err.Error())})
 	}
 	if err := r.place(object); err != nil {

@@ -51,6 +51,9 @@ func completeServiceChange(spec, before *v1.ServiceSpec) {
 		spec.ClusterIPs = nil
 	}
 	if external {
+		if ptr.Equal(spec.InternalTrafficPolicy, before.InternalTrafficPolicy) {
+			spec.InternalTrafficPolicy = nil // kube-apiserver leaves it out where it reads the service
+		}
 		return
 	}
 	if len(spec.ClusterIPs) == 0 && spec.ClusterIP == before.ClusterIP {
