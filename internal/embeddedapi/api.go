@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -50,8 +51,9 @@ type API struct {
 
 	classes   classes
 	snapshots snapshots
-	budgets   sync.Mutex // held while budgets are computed and spent
-	using     sync.Mutex // held while quotas are compared and used
+	budgets   sync.Mutex   // held while budgets are computed and spent
+	large     atomic.Int64 // bytes of large requests that are being answered
+	using     sync.Mutex   // held while quotas are compared and used
 }
 
 // New loads the directory, reads manifests written by other processes and creates the

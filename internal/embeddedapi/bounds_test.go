@@ -1,14 +1,19 @@
 package embeddedapi_test
 
 import (
+	"bufio"
 	"encoding/binary"
 	"fmt"
+	"net"
 	"runtime"
 	"strings"
 	"testing"
 
 	v1 "k8s.io/api/core/v1"
 	kruntime "k8s.io/apimachinery/pkg/runtime"
+
+	"github.com/evictd/evictd/internal/require"
+	"github.com/evictd/evictd/internal/wait"
 )
 
 // TestACostlyRequestIsRefusedBeforeItCosts sends small requests that would take gigabytes or minutes, and measures what the process
@@ -99,4 +104,35 @@ func TestACostlyRequestIsRefusedBeforeItCosts(t *testing.T) {
 			}
 		})
 	}
+}
+
+// TestLargeRequestsWaitForEachOther begins as many large requests as there may be, and sends others.
+func TestLargeRequestsWaitForEachOther(t *testing.T) {
+	s := serve(t, "")
+	const path, size = "/api/v1/namespaces/default/configmaps", 3 << 20
+	body := func(name string, size int) string {
+		return `{"metadata":{"name":"` + name + `"},"data":{"a":"` + strings.Repeat("a", size) + `"}}`
+	}
+	var begun []net.Conn
+	for range 8 {
+		c, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
+		require.NoError(t, err)
+		defer c.Close()
+		_, err = fmt.Fprintf(c, "POST %s HTTP/1.1\r\nHost: localhost\r\nExpect: 100-continue\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n", path, size)
+		require.NoError(t, err)
+		if line, err := bufio.NewReader(c).ReadString('\n'); err != nil || !strings.Contains(line, "100 Continue") { // its room is reserved
+			t.Fatalf("%q, %v", line, err)
+		}
+		begun = append(begun, c)
+	}
+	if refused := s.call(t, "POST", path, body("large", 100<<10)); refused.code != 429 {
+		t.Errorf("one more large request: %d %.300s", refused.code, refused.body)
+	}
+	if made := s.call(t, "POST", path, body("small", 10<<10)); made.code != 201 {
+		t.Errorf("a small request: %d %.300s", made.code, made.body)
+	}
+	for _, c := range begun {
+		require.NoError(t, c.Close())
+	}
+	wait.Until(t, "a large request to be taken", func() bool { return s.call(t, "POST", path, body("large", 100<<10)).code == 201 })
 }

@@ -25,8 +25,13 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// maxBody is how large a request's body may be, in bytes, as kube-apiserver's.
-const maxBody = 3 << 20
+// maxBody is how large a request's body may be, in bytes, as kube-apiserver's. Bodies of more than smallBody bytes have largeBodies
+// bytes together at any time: a program that decodes them takes about 20 bytes for each.
+const (
+	maxBody     = 3 << 20
+	smallBody   = 64 << 10
+	largeBodies = 8 * maxBody
+)
 
 // accepted is the encoding that a client accepts.
 type accepted struct {
@@ -72,8 +77,28 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }
 
+// reserve takes the room of a large body until the request ends.
+func (r *request) reserve() error {
+	size := r.ContentLength
+	if size < 0 || size > maxBody {
+		size = maxBody // or refused
+	}
+	if size <= smallBody || r.reserved > 0 {
+		return nil
+	}
+	if r.api.large.Add(size) > largeBodies {
+		r.api.large.Add(-size)
+		return apierrors.NewTooManyRequests("too many large requests at a time", 1)
+	}
+	r.reserved = size
+	return nil
+}
+
 // body reads a request's body, which may be empty.
 func (r *request) body() ([]byte, error) {
+	if err := r.reserve(); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", tooLarge.Limit))
