@@ -40,6 +40,7 @@ func TestACostlyRequestIsRefusedBeforeItCosts(t *testing.T) {
 	}
 	empty := func(int) string { return "{}" }
 	named := func(i int) string { return fmt.Sprintf(`{"name":"n%d"}`, i) }
+	finalizer := func(i int) string { return fmt.Sprintf(`"a/f%d"`, i) }
 	operation := func(name string) func(int) string {
 		return func(i int) string {
 			return fmt.Sprintf(`{"op":%q,"from":"/data","path":"/data/a%d","value":"b"}`, name, i)
@@ -63,11 +64,12 @@ func TestACostlyRequestIsRefusedBeforeItCosts(t *testing.T) {
 	}
 	const quantity = "1e-999999999"
 	overhead := "\x82\x02\x15\x0a\x03cpu\x12\x0e\x0a\x0c" + quantity // field 32, an entry of a map
-	aliases := "metadata: {name: b}\ndata:\n  a0: &a0 " + strings.Repeat("x", 1000) + "\n"
+	var aliases strings.Builder
+	aliases.WriteString("metadata: {name: b}\ndata:\n  a0: &a0 " + strings.Repeat("x", 1000) + "\n")
 	nested := "a: &a [x,x,x,x,x,x,x,x,x,x]\nb: &b [*a,*a,*a,*a,*a,*a,*a,*a,*a,*a]\nc: &c [*b,*b,*b,*b,*b,*b,*b,*b,*b,*b]\nd: &d [*c,*c,*c,*c,*c,*c,*c,*c,*c,*c]\n" +
 		"e: &e [*d,*d,*d,*d,*d,*d,*d,*d,*d,*d]\nf: [*e,*e,*e,*e,*e,*e,*e,*e,*e,*e]\n"
 	for i := range 5000 {
-		aliases += fmt.Sprintf("  b%d: *a0\n", i)
+		fmt.Fprintf(&aliases, "  b%d: *a0\n", i)
 	}
 	for name, c := range map[string]struct {
 		method, path, contentType, body string
@@ -75,6 +77,9 @@ func TestACostlyRequestIsRefusedBeforeItCosts(t *testing.T) {
 	}{
 		"copies of a JSON patch":              {"PATCH", maps + "/a", "application/json-patch+json", list(24, operation("copy")), 422},
 		"operations on a large document":      {"PATCH", maps + "/a", "application/json-patch+json", list(5000, operation("add")), 413},
+		"values of a strategic merge patch":   {"PATCH", maps + "/a", "application/strategic-merge-patch+json", `{"metadata":{"finalizers":` + list(5000, finalizer) + `}}`, 413},
+		"values that are applied":             {"PATCH", maps + "/b?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"ConfigMap","metadata":{"name":"b","finalizers":` + list(10_000, finalizer) + `}}`, 413},
+		"more tolerations than can be merged": {"POST", pods, "application/json", pod(`{"tolerations":` + list(2001, named) + `}`), 413},
 		"objects of a strategic merge patch":  {"PATCH", pods + "/a", "application/strategic-merge-patch+json", `{"spec":{"volumes":` + list(20_000, named) + `}}`, 413},
 		"empty containers":                    {"POST", pods, "application/json", pod(`{"containers":` + list(50_000, empty) + `}`), 413},
 		"empty containers that are applied":   {"PATCH", pods + "/a?fieldManager=m", "application/apply-patch+yaml", `{"apiVersion":"v1","kind":"Pod","metadata":{"name":"a"},"spec":{"containers":` + list(50_000, empty) + `}}`, 413},
@@ -85,7 +90,7 @@ func TestACostlyRequestIsRefusedBeforeItCosts(t *testing.T) {
 		"an exponent of a patch":              {"PATCH", pods + "/a", "application/merge-patch+json", `{"spec":{"overhead":{"cpu":"` + quantity + `"}}}`, 422},
 		"an exponent as protobuf":             {"POST", pods, "application/vnd.kubernetes.protobuf", protobuf([]byte("\x12" + string(rune(len(overhead))) + overhead)), 400},
 		"an exponent in YAML":                 {"POST", pods, "application/yaml", "metadata: {name: b}\nspec: {overhead: {cpu: \"" + quantity + "\"}}\n", 400},
-		"aliases of a long text":              {"POST", maps, "application/yaml", aliases, 413},
+		"aliases of a long text":              {"POST", maps, "application/yaml", aliases.String(), 413},
 		"aliases of aliases":                  {"POST", maps, "application/yaml", "metadata: {name: b}\ndata: {}\n" + nested, 413},
 		"an alias of what contains it":        {"POST", maps, "application/yaml", "metadata: {name: b}\ndata: &a\n  b: *a\n", 413},
 		"many values in YAML":                 {"POST", maps, "application/yaml", "metadata: {name: b}\ndata: [" + strings.Repeat("a,", 200_000) + "]\n", 413},

@@ -25,7 +25,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// maxBody is how large a request's body may be, in bytes, as kube-apiserver's. Bodies of more than smallBody bytes have largeBodies
+// maxBody is how large a request may be, in bytes, as kube-apiserver's. Requests of more than smallBody bytes have largeBodies
 // bytes together at any time: a program that decodes them takes about 20 bytes for each.
 const (
 	maxBody     = 3 << 20

@@ -15,10 +15,11 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
+	"github.com/evictd/evictd/internal/embeddedapi/bound"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	"github.com/evictd/evictd/internal/jsonsize"
 )
 
 // Bounds of what a patch costs. The first two are kube-apiserver's.
@@ -26,8 +27,26 @@ const (
 	maxOperations  = 10_000
 	maxCopied      = 3 << 20   // bytes that the copies of a JSON patch add
 	maxPatched     = 128 << 20 // operations of a JSON patch by bytes of its document: an operation in a list may move the whole list
-	maxComparisons = 4 << 20   // objects of a strategic merge patch by those of its document and its own, which are searched for each
+	maxComparisons = 16 << 20  // values of a strategic merge patch by those of its document and its own, which are searched for each
 )
+
+// maxManaged is how many values an applied configuration may have, and half of what an object may have whose fields have managers: to
+// keep these takes the square of their number.
+const maxManaged = 10_000
+
+// manageable refuses an object with too many values to be managed. A value takes six bytes at least.
+func manageable(o store.Object) error {
+	if sized, is := o.(interface{ Size() int }); is && sized.Size() < 6*maxManaged {
+		return nil
+	}
+	bare := o.DeepCopyObject().(store.Object)
+	bare.SetManagedFields(nil)
+	text, err := json.Marshal(bare)
+	if err == nil && bound.Values(text) > 2*maxManaged {
+		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object that was applied has at most %d values", 2*maxManaged))
+	}
+	return err
+}
 
 // boundCopies bounds what the copies of a JSON patch add, in this process.
 func boundCopies() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxCopied) }
@@ -35,10 +54,8 @@ func boundCopies() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxC
 // patchers apply a patch to a document; kind is a blank object of its type.
 var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Object) ([]byte, error){
 	types.StrategicMergePatchType: func(document, patch []byte, kind runtime.Object) ([]byte, error) {
-		objects, _ := jsonsize.Count(patch)
-		present, _ := jsonsize.Count(document)
-		if objects*(objects+present) > maxComparisons {
-			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many objects")
+		if n := bound.Values(patch); n*(n+bound.Values(document)) > maxComparisons {
+			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many values")
 		}
 		return strategicpatch.StrategicMergePatch(document, patch, kind)
 	},
@@ -112,7 +129,13 @@ func isJSON(patch []byte) error {
 func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
 	c, code := r.change(), http.StatusOK
 	c.applied = true
+	if text, err := yaml.YAMLToJSON(configuration); err == nil && bound.Values(text) > maxManaged {
+		return 0, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an applied configuration has at most %d values", maxManaged))
+	}
 	merge := func(live store.Object) (store.Object, error) {
+		if err := manageable(live); err != nil {
+			return nil, err
+		}
 		object, err := r.api.managers.Apply(c.writer(), live, configuration, r.query.Get("force") == "true")
 		if err != nil {
 			return nil, err

@@ -216,6 +216,11 @@ func (a *API) admitChange(ctx context.Context, c change, old, object store.Objec
 		return object, refusal(c.kind, object.GetName(), faults)
 	}
 	strategy.SetDefaults(object)
+	if len(old.GetManagedFields()) > 0 {
+		if err := manageable(object); err != nil {
+			return nil, err
+		}
+	}
 	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
 		object = a.managers.Update(c.writer(), old, object)
 	}

@@ -21,7 +21,7 @@ const (
 )
 
 // mostElements is how many structs one list may have: Kubernetes' validation compares the elements of some lists pairwise.
-const mostElements = 5000
+const mostElements = 2000
 
 // ErrTooLarge is the error for a body that would become too large a value.
 var ErrTooLarge = errors.New("the decoded object would be too large for the size of the request")
