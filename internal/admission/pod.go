@@ -28,12 +28,18 @@ func (c *Classes) CompletePod(pod *v1.Pod) (faults field.ErrorList) {
 // SetPod completes a pod and returns what its classes do not allow.
 func (c *Classes) SetPod(pod *v1.Pod) (faults field.ErrorList) {
 	setDefaults(pod)
+	faults = c.SetClasses(pod)
+	setSpread(pod)
+	setAffinity(pod)
+	return faults
+}
+
+// SetClasses gives a pod what its classes and kube-apiserver's admission plugins add to it, and returns what the classes do not allow.
+func (c *Classes) SetClasses(pod *v1.Pod) (faults field.ErrorList) {
 	path := field.NewPath("spec")
 	faults = append(c.setPriority(pod, path), c.setRuntime(pod, path)...)
 	pod.Status.QOSClass = podspec.ComputeQOSClass(pod)
 	SetTolerations(pod)
-	setSpread(pod)
-	setAffinity(pod)
 	return faults
 }
 

@@ -66,7 +66,7 @@ func merge(all []v1.Toleration) (kept []v1.Toleration) {
 	for i, t := range all {
 		included := slices.ContainsFunc(kept, func(other v1.Toleration) bool { return includes(other, t) }) ||
 			slices.ContainsFunc(all[i+1:], func(other v1.Toleration) bool {
-				return !apiequality.Semantic.DeepEqual(other, t) && includes(other, t)
+				return includes(other, t) && !apiequality.Semantic.DeepEqual(other, t)
 			})
 		if !included {
 			kept = append(kept, t)
@@ -78,10 +78,10 @@ func merge(all []v1.Toleration) (kept []v1.Toleration) {
 // includes says whether a toleration tolerates all that another one does.
 func includes(wide, t v1.Toleration) bool {
 	switch {
-	case apiequality.Semantic.DeepEqual(wide, t):
-		return true
 	case wide.Key != t.Key && (wide.Key != "" || wide.Operator != v1.TolerationOpExists), wide.Effect != t.Effect && wide.Effect != "":
 		return false
+	case apiequality.Semantic.DeepEqual(wide, t):
+		return true
 	case wide.Effect == v1.TaintEffectNoExecute && wide.TolerationSeconds != nil && (t.TolerationSeconds == nil || *t.TolerationSeconds > *wide.TolerationSeconds):
 		return false
 	case wide.Operator == v1.TolerationOpExists:

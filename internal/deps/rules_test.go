@@ -53,15 +53,15 @@ var arrows = []arrow{
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory", "internal/jsonsize"}, "messages carry values"},
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
-	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/defaults", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/embeddedapi/validation", "internal/manifest", "internal/podspec"},
+	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/bound", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/embeddedapi/strategy", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi", "internal/require"}, "tests of what speaks to an API have one"},
 	{"internal/embeddedapi/apply", nil, "an object and a configuration in, the merged object out"},
-	{"internal/embeddedapi/defaults", nil, "an object in, the same object with its defaults out"},
+	{"internal/embeddedapi/bound", []string{"internal/podspec"}, "a text and a type in, a verdict out"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
-	{"internal/embeddedapi/quota", []string{"internal/podspec"}, "an object, quotas and limits in, a verdict out"},
+	{"internal/embeddedapi/quota", nil, "a write and quotas in, a verdict out"},
 	{"internal/embeddedapi/store", []string{"internal/osprocess"}, "objects are kept, whatever they are"},
-	{"internal/embeddedapi/validation", []string{"internal/admission", "internal/podspec"}, "an object in, its faults out"},
+	{"internal/embeddedapi/strategy", nil, "an object in, the object as it is stored or its faults out"},
 	{"internal/deps", nil, "a test of the house stands outside it"},
 	{"internal/tick", nil, "when work is due says nothing of the work"},
 	{"internal/wait", nil, "tests of every package wait with it"},
@@ -165,15 +165,15 @@ type fence struct {
 var fences = []fence{
 	{
 		paths:  []string{"k8s.io/client-go", "k8s.io/kube-scheduler/framework"},
-		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/pace", "internal/embeddedapi", "internal/embeddedapi/apitest", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
+		places: []string{"*/kube", "scheduleradapter/outoftree", "internal/kubeclient", "internal/pace", "internal/embeddedapi", "internal/embeddedapi/apitest", "internal/embeddedapi/apply", "internal/embeddedapi/quota", "internal/embeddedapi/strategy", "scheduleradapter", "scheduleradapter/drain", "scheduleradapter/secureserving", "cmd/evictd-agent", "cmd/evictd-apiserver", "cmd/evictd-playground/...", "cmd/evictd-scheduler", "cmd/kubectl-evictd", "test/controlplane/..."},
 		deep:   true,
 		why:    "the API server's client stays at the edge, so that deciding, sensing and killing need no network",
 	},
 	{
 		paths:  []string{"k8s.io/cri-api", "google.golang.org/grpc"},
-		places: []string{"cri", "cri/critest"},
+		places: []string{"cri", "cri/critest", "internal/embeddedapi/quota", "internal/embeddedapi/strategy"},
 		deep:   true,
-		why:    "only cri speaks to the container runtime: a runtime that hangs must not hang anything else",
+		why:    "only cri speaks to the container runtime: a runtime that hangs must not hang anything else; Kubernetes' registry links the client of etcd and never makes one",
 	},
 	{
 		paths:  []string{"github.com/gdamore/tcell"},
@@ -188,14 +188,15 @@ var fences = []fence{
 	},
 	{
 		paths:  []string{"k8s.io/apiserver/pkg/authentication/request", "k8s.io/apiserver/pkg/authentication/token", "k8s.io/apiserver/pkg/server"},
-		places: []string{"scheduleradapter", "scheduleradapter/secureserving"},
+		places: []string{"internal/embeddedapi/quota", "internal/embeddedapi/strategy", "scheduleradapter", "scheduleradapter/secureserving"},
 		deep:   true,
 		why:    "the scheduler's secure port alone authenticates clients by the API server; k8s.io/apiserver/pkg/server/options needs gRPC, which only cri may import",
 	},
 	{
-		paths: []string{"k8s.io/kubernetes"},
-		deep:  true,
-		why:   "it is no library; a test module under test/ may import it",
+		paths:  []string{"k8s.io/kubernetes"},
+		places: []string{"internal/embeddedapi/quota", "internal/embeddedapi/strategy"},
+		deep:   true,
+		why:    "it is no library: the embedded API alone runs its strategies, and a test module under test/ may import it",
 	},
 }
 
@@ -205,8 +206,9 @@ var lean = []struct {
 	paths   []string
 	why     string
 }{
-	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc", "github.com/opencontainers/runc"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
-	{"cmd/evictd-agent", []string{"k8s.io/client-go/kubernetes/typed/apps", "k8s.io/client-go/informers"}, "an agent runs on each node, and uses four API groups"},
+	{"cmd/evictd", []string{"k8s.io/client-go", "k8s.io/cri-api", "google.golang.org/grpc", "github.com/opencontainers/runc", "k8s.io/kubernetes"}, "the loop that senses and kills stays small and needs no network; its agent speaks for it"},
+	{"cmd/evictd-agent", []string{"k8s.io/client-go/kubernetes/typed/apps", "k8s.io/client-go/informers", "k8s.io/kubernetes"}, "an agent runs on each node, and uses four API groups"},
+	{"cmd/evictd-scheduler", []string{"k8s.io/kubernetes"}, "the scheduler simulates what an API server defaults and refuses by internal/admission, which is small"},
 }
 
 // impureImports are what a pure package may not import itself.

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"log/slog"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -16,9 +17,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/serializer/protobuf"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
-	"github.com/evictd/evictd/internal/embeddedapi/defaults"
 	"github.com/evictd/evictd/internal/embeddedapi/openapi"
+	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/embeddedapi/strategy"
 	"github.com/evictd/evictd/internal/manifest"
 	"github.com/evictd/evictd/internal/podspec"
 )
@@ -33,33 +35,39 @@ type Config struct {
 
 // API serves the objects of one directory. It is an http.Handler.
 type API struct {
-	scheme   *runtime.Scheme
-	media    []runtime.SerializerInfo
-	compact  runtime.Serializer // of the journal
-	kinds    []*kind
-	reviews  []*kind
-	tokens   Tokens
-	defaults *defaults.Setter
-	store    *store.Store
-	follower *store.Follower
-	log      *slog.Logger
-	models   *openapi.Models
-	managers *apply.Managers
-	stopping chan struct{} // closed when Run ends: watches end
+	scheme     *runtime.Scheme
+	media      []runtime.SerializerInfo
+	compact    runtime.Serializer // of the journal
+	kinds      []*kind
+	reviews    []*kind
+	tokens     Tokens
+	evaluators *quota.Evaluators
+	store      *store.Store
+	follower   *store.Follower
+	log        *slog.Logger
+	models     *openapi.Models
+	managers   *apply.Managers
+	stopping   chan struct{} // closed when Run ends: watches end
 
 	classes   classes
 	snapshots snapshots
-	budgets   sync.Mutex // held while budgets are computed and spent
-	using     sync.Mutex // held while quotas are compared and used
+	budgets   sync.Mutex   // held while budgets are computed and spent
+	large     atomic.Int64 // bytes of large requests that are being answered
+	using     sync.Mutex   // held while quotas are compared and used
 }
 
 // New loads the directory, reads manifests written by other processes and creates the
 // objects that every cluster has. Serve it only while Run runs.
 func New(cfg Config) (*API, error) {
 	scheme := newScheme()
-	a := &API{scheme: scheme, media: newMedia(scheme), compact: protobuf.NewSerializer(scheme, scheme), kinds: newKinds(), reviews: newReviews(), tokens: cfg.Tokens, defaults: defaults.New(), log: cfg.Log, stopping: make(chan struct{})}
-	a.managers = apply.New(scheme, a.defaults, unsetAdmitted)
+	a := &API{scheme: scheme, media: newMedia(scheme), compact: protobuf.NewSerializer(scheme, scheme), reviews: newReviews(), tokens: cfg.Tokens, log: cfg.Log, stopping: make(chan struct{})}
+	boundCopies()
+	a.kinds = newKinds(strategy.New(a.namespace))
+	a.managers = apply.New(scheme, strategy.Setter{}, unsetAdmitted)
 	var err error
+	if a.evaluators, err = quota.New(a.counted(), a.objectsOf); err != nil {
+		return nil, err
+	}
 	a.store, err = store.Open(store.Config{Data: cfg.Data, Sync: cfg.Sync, Decode: a.decodeManifest, Encode: a.encode, Restore: a.restore, Volatile: a.isVolatile, Log: cfg.Log},
 		a.resources(true), a.resources(false))
 	if err != nil {
@@ -88,7 +96,7 @@ func New(cfg Config) (*API, error) {
 // resources are the tables on disk, or those in memory.
 func (a *API) resources(onDisk bool) (names []string) {
 	for _, k := range a.kinds {
-		if (k.ttl == 0 || k.memory != "") == onDisk && k.wire == nil {
+		if (k.ttl == 0 || k.memory != "") == onDisk && !k.isView() {
 			names = append(names, k.resource)
 		}
 	}
@@ -116,7 +124,7 @@ func (a *API) makeSystem() error {
 			return err
 		}
 		o.GetObjectKind().SetGroupVersionKind(gvks[0])
-		if _, err := a.create(a.kindOf(gvks[0].Kind), o, false); err != nil && !apierrors.IsAlreadyExists(err) {
+		if _, err := a.create(context.Background(), a.kindOf(gvks[0].Kind), o, false); err != nil && !apierrors.IsAlreadyExists(err) {
 			return fmt.Errorf("make %s %s: %w", gvks[0].Kind, o.GetName(), err)
 		}
 	}
@@ -126,7 +134,7 @@ func (a *API) makeSystem() error {
 // kindOf finds a kind whose objects are stored as they are, by its name or resource.
 func (a *API) kindOf(name string) *kind {
 	for _, k := range a.kinds {
-		if (k.Kind == name || k.resource == name) && k.wire == nil {
+		if (k.Kind == name || k.resource == name) && !k.isView() {
 			return k
 		}
 	}
@@ -161,7 +169,7 @@ func (a *API) expire(ctx context.Context) {
 			return
 		case now := <-tick.C:
 			for _, k := range a.kinds {
-				if k.ttl > 0 && k.wire == nil {
+				if k.ttl > 0 && !k.isView() {
 					written[k] = k.expire(written[k], now)
 				}
 			}
@@ -208,7 +216,7 @@ func (a *API) decodeManifest(resource string, key store.Key, document []byte) (s
 	if err := parsed.Decode(object); err != nil {
 		return nil, err
 	}
-	a.defaults.Set(object)
+	strategy.SetDefaults(object)
 	if object.GetName() == "" {
 		object.SetName(key.Name)
 	}
@@ -232,7 +240,7 @@ func (a *API) restore(resource string, encoded []byte) (store.Object, error) {
 		return nil, err
 	}
 	object.GetObjectKind().SetGroupVersionKind(gvk)
-	a.defaults.Set(object)
+	strategy.SetDefaults(object)
 	return object, nil
 }
 
@@ -262,7 +270,7 @@ func (a *API) takeManifest(m store.Manifest) error {
 	m.Object.SetResourceVersion("")
 	m.Object.SetUID("")
 	if k.table.Get(m.Key) == nil {
-		_, err := a.create(k, m.Object, false)
+		_, err := a.create(context.Background(), k, m.Object, false)
 		return err
 	}
 	_, err := a.update(context.Background(), change{kind: k, key: m.Key, manager: manifestManager, next: replaceBy(m.Object)})

@@ -122,7 +122,7 @@ func (a *API) tryRemove(k *kind, key store.Key, options *metav1.DeleteOptions, d
 	if k.Kind == "Namespace" && isSystem(key.Name) {
 		return nil, false, apierrors.NewForbidden(k.groupResource(), key.Name, errors.New("this namespace may not be deleted"))
 	}
-	grace, finalizers := gracePeriod(old, options), finalizersFor(old, k.orphans, options)
+	grace, finalizers := gracePeriod(old, options), finalizersFor(old, k.strategy.Orphans(old), options)
 	if grace == 0 && len(finalizers) == 0 && k.Kind != "Namespace" {
 		if dryRun {
 			return old, true, nil

@@ -114,7 +114,7 @@ func (d dependent) blocks(owner store.Object) bool {
 // owner without.
 func (a *API) dependents(k *kind, owner store.Object) (found []dependent) {
 	for _, of := range a.kinds {
-		if of.wire != nil || k.namespaced && !of.namespaced {
+		if of.isView() || k.namespaced && !of.namespaced {
 			continue
 		}
 		objects, _ := of.table.List(owner.GetNamespace())
@@ -195,7 +195,7 @@ func (a *API) finishOwners(gone store.Object) error {
 func (a *API) resume() error {
 	var faults []error
 	for _, k := range a.kinds {
-		if k.wire != nil {
+		if k.isView() {
 			continue
 		}
 		objects, _ := k.table.List("")

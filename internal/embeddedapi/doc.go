@@ -8,10 +8,10 @@
 // afterwards (temporary file, rename), once for all changes of a moment; the journal is emptied
 // when all are written, and read by a start after a kill. What a start cannot read there is kept.
 // Stored objects never change, so readers need no copies. A watch begins anywhere in the last
-// 4,096 changes of its table. From then on it is offered the changes that have the value of its
-// most exact requirement, such as the node of a pod, and is not woken by others. No writer waits
-// for a watch: where 4,096 changes are offered and not sent, the watch gets 410 and lists
-// again. Revisions are reserved in blocks, so that none is used
+// 4,096 changes of its table, of which the objects have 32 MiB at most. From then on it is offered
+// the changes that have the value of its most exact requirement, such as the node of a pod, and is
+// not woken by others. No writer waits for a watch: if so many changes are offered and not sent, the
+// watch gets 410 and lists again. Revisions are reserved in blocks, so that none is used
 // twice after a crash.
 //
 // A manifest that differs from what the store wrote, by inode, time or size, was written
@@ -19,7 +19,6 @@
 // further write. Budgets are computed when pods change, and again under a lock at every
 // eviction, so that no two evictions use the same disruption.
 //
-// The handlers are written on apimachinery's parts (serializers, selectors, patches, Table,
-// Status, the managers of fields). k8s.io/apiserver's generic registry takes 51 MB resident for one kind, see
-// docs/benchmarks.md.
+// The handlers are written on apimachinery's parts (serializers, selectors, patches, Status, the managers of fields).
+// What an object becomes and whether it is valid is decided by Kubernetes' own strategies, in internal/embeddedapi/strategy.
 package embeddedapi

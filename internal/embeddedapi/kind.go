@@ -22,17 +22,17 @@ import (
 	resourceapi "k8s.io/api/resource/v1"
 	schedulingv1 "k8s.io/api/scheduling/v1"
 	storagev1 "k8s.io/api/storage/v1"
-	"k8s.io/apimachinery/pkg/api/validate/content"
-	"k8s.io/apimachinery/pkg/api/validation"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
 	utilruntime "k8s.io/apimachinery/pkg/util/runtime"
-	utilvalidation "k8s.io/apimachinery/pkg/util/validation"
+	content "k8s.io/apimachinery/pkg/util/validation"
+	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
+	"github.com/evictd/evictd/internal/embeddedapi/strategy"
 )
 
 // kind is one resource of the API, with its special cases.
@@ -40,52 +40,31 @@ type kind struct {
 	schema.GroupVersionKind
 	resource, singular string
 	short              []string
-	namespaced         bool
-	status             bool                        // has the subresource, and writes elsewhere leave the status alone
-	fixed              []string                    // fields of metadata that a write of the status leaves alone
-	generation         bool                        // counts the changes of its spec
-	annotations        bool                        // and of its annotations
-	answers            bool                        // a deletion answers with the last state of the object
-	orphans            bool                        // a deletion that names no policy keeps the dependents
-	upsert             bool                        // an update makes what is not there
-	versioned          bool                        // an update needs the resourceVersion of what it changes
-	ttl                time.Duration               // in memory, for so long after its last change; 0: on disk
-	memory             string                      // the namespace whose objects have the lifetime; the others are on disk
-	names              validation.ValidateNameFunc // nil: subdomains of DNS
-	anyName            bool                        // that fits in a path, and metadata is validated only where the rest is valid
-	allocate           admitter                    // before metadata is validated; may be nil
-	admit              admitter                    // nil: only metadata is validated
+	answers            bool                    // a deletion answers with the last state of the object
+	ttl                time.Duration           // in memory, for so long after its last change; 0: on disk
+	memory             string                  // the namespace whose objects have the lifetime; the others are on disk
+	wire               schema.GroupVersionKind // as which objects are stored; empty: as they are served
+	plugin             plugin                  // runs before the strategy; may be nil
 	fields             fieldSet
-	columns            []column
 	review             func(*request, store.Object) error // answers an object, which is not stored
-	wire               *conversion                        // nil: objects are stored as they are served
+	strategy           *strategy.Strategy                 // nil for a review
+	namespaced         bool
+	status             bool // has the subresource, and writes elsewhere leave the status alone
 	table              *store.Table
 }
 
-// conversion is between the stored and the served version of a kind.
-type conversion struct {
-	stored  schema.GroupVersionKind
-	serve   func(store.Object) store.Object
-	receive func(store.Object) store.Object
-}
-
-// allMeta are the fields of metadata that clients write.
-var allMeta = []string{"labels", "annotations", "finalizers"}
-
-// fitsPath is a name that kube-apiserver leaves to clients: it fits in a path and, before the extension of a
-// manifest, in the name of a file that is not hidden.
-func fitsPath(name string, prefix bool) []string {
-	faults := content.IsPathSegmentPrefix(name)
-	if !prefix {
-		faults = content.IsPathSegmentName(name)
+// checkName refuses names that are valid and no names of manifests: a name is that of a file, before its extension.
+func (k *kind) checkName(name string) error {
+	var why string
+	switch {
+	case len(name) > content.DNS1123SubdomainMaxLength:
+		why = content.MaxLenError(content.DNS1123SubdomainMaxLength)
+	case strings.HasPrefix(name, "."):
+		why = "may not begin with a dot"
+	default:
+		return nil
 	}
-	if len(name) > utilvalidation.DNS1123SubdomainMaxLength {
-		faults = append(faults, utilvalidation.MaxLenError(utilvalidation.DNS1123SubdomainMaxLength))
-	}
-	if len(faults) == 0 && strings.HasPrefix(name, ".") {
-		faults = append(faults, "may not begin with a dot")
-	}
-	return faults
+	return apierrors.NewInvalid(k.stored().GroupKind(), name, utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("metadata", "name"), name, why)})
 }
 
 func (k *kind) groupResource() schema.GroupResource {
@@ -94,11 +73,14 @@ func (k *kind) groupResource() schema.GroupResource {
 
 // stored is the kind as which objects are stored.
 func (k *kind) stored() schema.GroupVersionKind {
-	if k.wire != nil {
-		return k.wire.stored
+	if k.isView() {
+		return k.wire
 	}
 	return k.GroupVersionKind
 }
+
+// isView reports whether the kind is another version of a stored kind.
+func (k *kind) isView() bool { return !k.wire.Empty() }
 
 // eventTTL is how long an event is kept, as kube-apiserver's --event-ttl.
 const eventTTL = time.Hour
@@ -110,51 +92,41 @@ var (
 )
 
 // newKinds is the API. Of the kinds on disk, referenced kinds are first.
-func newKinds() []*kind { return slices.Concat(schedulingKinds(), controllerKinds()) }
+func newKinds(strategies map[schema.GroupVersionKind]*strategy.Strategy) []*kind {
+	kinds := slices.Concat(schedulingKinds(), controllerKinds())
+	for _, k := range kinds {
+		k.strategy = strategies[k.GroupVersionKind]
+		k.namespaced, k.status = k.strategy.NamespaceScoped(), k.strategy.Has("status")
+	}
+	return kinds
+}
 
 func schedulingKinds() []*kind {
 	return []*kind{
-		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, status: true, names: validation.ValidateNamespaceName,
-			admit: admitNamespace, fields: namespaceFields, columns: namespaceColumns},
-		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"},
-			admit: admitPriorityClass, columns: priorityClassColumns},
-		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass", upsert: true, versioned: true,
-			admit: admitRuntimeClass, columns: runtimeClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"},
-			admit: admitStorageClass, columns: storageClassColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver", versioned: true, admit: admitDriver},
-		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, status: true,
-			admit: admitNode, fields: nodeFields, columns: nodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode", versioned: true, admit: checked(podvalidation.CSINode), columns: csiNodeColumns},
-		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity", namespaced: true, versioned: true,
-			admit: checked(podvalidation.CSIStorageCapacity)},
-		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment", status: true, fixed: allMeta, versioned: true,
-			admit: admitAttachment, columns: attachmentColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}, status: true,
-			admit: admitVolume, columns: volumeColumns},
-		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, namespaced: true, status: true,
-			admit: admitClaim, columns: claimColumns},
-		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, namespaced: true, status: true, upsert: true, names: validation.NameIsDNSLabel,
-			allocate: allocateService, admit: admitService, fields: serviceFields, columns: serviceColumns},
-		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, namespaced: true, status: true, generation: true,
-			admit: admitWorkload, fields: replicaSetFields, columns: replicaSetColumns},
-		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}, namespaced: true, status: true, generation: true, names: validation.NameIsDNSLabel,
-			admit: admitWorkload, columns: statefulSetColumns},
-		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}, namespaced: true, status: true, generation: true,
-			admit: admitDaemonSet, columns: daemonSetColumns},
-		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, namespaced: true, status: true, generation: true, orphans: true,
-			admit: admitWorkload, fields: controllerFields, columns: controllerColumns},
-		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}, namespaced: true, status: true, generation: true, versioned: true, anyName: true,
-			admit: admitBudget, columns: budgetColumns},
-		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", answers: true, singular: "pod", short: []string{"po"}, namespaced: true, status: true, generation: true,
-			admit: admitPod, fields: podFields, columns: podColumns},
-		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL, anyName: true,
-			fields: eventFields, columns: eventColumns},
-		{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, namespaced: true, upsert: true, ttl: eventTTL,
-			admit: admitEvent, fields: regardingFields, columns: eventColumns,
-			wire: &conversion{core.WithKind("Event"), serveEvent, receiveEvent}},
-		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease", namespaced: true, upsert: true, versioned: true,
-			ttl: time.Hour, memory: v1.NamespaceNodeLease, admit: admitLease, columns: leaseColumns},
+		{GroupVersionKind: core.WithKind("Namespace"), resource: "namespaces", singular: "namespace", short: []string{"ns"}, fields: namespaceFields},
+		{GroupVersionKind: schedulingv1.SchemeGroupVersion.WithKind("PriorityClass"), resource: "priorityclasses", singular: "priorityclass", short: []string{"pc"}, plugin: admitPriorityClass},
+		{GroupVersionKind: nodev1.SchemeGroupVersion.WithKind("RuntimeClass"), resource: "runtimeclasses", singular: "runtimeclass"},
+		{GroupVersionKind: storageGroup.WithKind("StorageClass"), resource: "storageclasses", answers: true, singular: "storageclass", short: []string{"sc"}},
+		{GroupVersionKind: storageGroup.WithKind("CSIDriver"), resource: "csidrivers", answers: true, singular: "csidriver"},
+		{GroupVersionKind: core.WithKind("Node"), resource: "nodes", singular: "node", short: []string{"no"}, plugin: admitNode, fields: nodeFields},
+		{GroupVersionKind: storageGroup.WithKind("CSINode"), resource: "csinodes", answers: true, singular: "csinode"},
+		{GroupVersionKind: storageGroup.WithKind("CSIStorageCapacity"), resource: "csistoragecapacities", singular: "csistoragecapacity"},
+		{GroupVersionKind: storageGroup.WithKind("VolumeAttachment"), resource: "volumeattachments", answers: true, singular: "volumeattachment"},
+		{GroupVersionKind: core.WithKind("PersistentVolume"), resource: "persistentvolumes", answers: true, singular: "persistentvolume", short: []string{"pv"}},
+		{GroupVersionKind: core.WithKind("PersistentVolumeClaim"), resource: "persistentvolumeclaims", answers: true, singular: "persistentvolumeclaim", short: []string{"pvc"}, plugin: admitClaim},
+		{GroupVersionKind: core.WithKind("Service"), resource: "services", answers: true, singular: "service", short: []string{"svc"}, plugin: allocateService, fields: serviceFields},
+		{GroupVersionKind: apps.WithKind("ReplicaSet"), resource: "replicasets", singular: "replicaset", short: []string{"rs"}, fields: replicaSetFields},
+		{GroupVersionKind: apps.WithKind("StatefulSet"), resource: "statefulsets", singular: "statefulset", short: []string{"sts"}},
+		{GroupVersionKind: apps.WithKind("DaemonSet"), resource: "daemonsets", singular: "daemonset", short: []string{"ds"}},
+		{GroupVersionKind: core.WithKind("ReplicationController"), resource: "replicationcontrollers", singular: "replicationcontroller", short: []string{"rc"}, fields: controllerFields},
+		{GroupVersionKind: policyv1.SchemeGroupVersion.WithKind("PodDisruptionBudget"), resource: "poddisruptionbudgets", singular: "poddisruptionbudget", short: []string{"pdb"}},
+		{GroupVersionKind: core.WithKind("Pod"), resource: "pods", answers: true, singular: "pod", short: []string{"po"}, plugin: admitPod, fields: podFields},
+		{GroupVersionKind: core.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, ttl: eventTTL,
+			fields: eventFields},
+		{GroupVersionKind: eventsv1.SchemeGroupVersion.WithKind("Event"), resource: "events", singular: "event", short: []string{"ev"}, ttl: eventTTL,
+			fields: regardingFields, wire: core.WithKind("Event")},
+		{GroupVersionKind: coordinationv1.SchemeGroupVersion.WithKind("Lease"), resource: "leases", singular: "lease",
+			ttl: time.Hour, memory: v1.NamespaceNodeLease},
 	}
 }
 
@@ -188,16 +160,18 @@ func (a *API) blank(gvk schema.GroupVersionKind) store.Object {
 }
 
 // served is a stored object in the version that clients of a kind receive.
-func (k *kind) served(o store.Object) store.Object {
-	if k.wire == nil {
-		return o
-	}
-	return k.wire.serve(o)
+func (k *kind) served(o store.Object) store.Object { return k.converted(o, k.GroupVersion()) }
+
+// received is a served object in the version in which it is stored.
+func (k *kind) received(o store.Object) store.Object {
+	return k.converted(o, k.stored().GroupVersion())
 }
 
-func (k *kind) received(o store.Object) store.Object {
-	if k.wire == nil {
+func (k *kind) converted(o store.Object, version schema.GroupVersion) store.Object {
+	if !k.isView() {
 		return o
 	}
-	return k.wire.receive(o)
+	converted, err := strategy.Convert(o, version)
+	utilruntime.Must(err)
+	return converted
 }

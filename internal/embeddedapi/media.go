@@ -1,11 +1,13 @@
 package embeddedapi
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"mime"
 	"net/http"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -17,12 +19,19 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	utilnet "k8s.io/apimachinery/pkg/util/net"
+	"sigs.k8s.io/yaml"
 
+	"github.com/evictd/evictd/internal/embeddedapi/bound"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// maxBody is how large a request's body may be, in bytes, as kube-apiserver's.
-const maxBody = 3 << 20
+// maxBody is how large a request may be, in bytes, as kube-apiserver's. Requests of more than smallBody bytes have largeBodies
+// bytes together at any time: a program that decodes them takes about 20 bytes for each.
+const (
+	maxBody     = 3 << 20
+	smallBody   = 64 << 10
+	largeBodies = 8 * maxBody
+)
 
 // accepted is the encoding that a client accepts.
 type accepted struct {
@@ -68,8 +77,28 @@ func failure(code int, reason metav1.StatusReason, message string) error {
 	return &apierrors.StatusError{ErrStatus: metav1.Status{Status: metav1.StatusFailure, Code: int32(code), Reason: reason, Message: message}}
 }
 
+// reserve takes the room of a large body until the request ends.
+func (r *request) reserve() error {
+	size := r.ContentLength
+	if size < 0 || size > maxBody {
+		size = maxBody // or refused
+	}
+	if size <= smallBody || r.reserved > 0 {
+		return nil
+	}
+	if r.api.large.Add(size) > largeBodies {
+		r.api.large.Add(-size)
+		return apierrors.NewTooManyRequests("too many large requests at a time", 1)
+	}
+	r.reserved = size
+	return nil
+}
+
 // body reads a request's body, which may be empty.
 func (r *request) body() ([]byte, error) {
+	if err := r.reserve(); err != nil {
+		return nil, err
+	}
 	data, err := io.ReadAll(http.MaxBytesReader(r.w, r.Body, maxBody))
 	if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
 		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", tooLarge.Limit))
@@ -87,6 +116,9 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	if err != nil {
 		return err
 	}
+	if err := affordable(data, info.MediaType, into); err != nil {
+		return err
+	}
 	decoded, _, err := info.StrictSerializer.Decode(data, &gvk, into)
 	if runtime.IsStrictDecodingError(err) {
 		err = r.strict(err)
@@ -100,6 +132,32 @@ func (r *request) decode(data []byte, contentType string, into runtime.Object, g
 	}
 	into.GetObjectKind().SetGroupVersionKind(gvk)
 	return nil
+}
+
+// affordable refuses a body that costs too much to be decoded.
+func affordable(data []byte, mediaType string, into any) error {
+	var err error
+	switch of := reflect.TypeOf(into); {
+	case mediaType == runtime.ContentTypeProtobuf:
+		err = bound.Protobuf(data, of)
+	case mediaType == runtime.ContentTypeYAML && !json.Valid(data):
+		if err = bound.YAML(data, maxBody); err != nil {
+			break
+		}
+		if data, err = yaml.YAMLToJSON(data); err != nil {
+			return nil // the decoder says what is wrong
+		}
+		fallthrough
+	default:
+		err = bound.JSON(data, of)
+	}
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, bound.ErrTooLarge), errors.Is(err, bound.ErrTooMany), errors.Is(err, bound.ErrAliases):
+		return apierrors.NewRequestEntityTooLargeError(err.Error())
+	}
+	return apierrors.NewBadRequest(err.Error())
 }
 
 func (a *API) reader(contentType string) (runtime.SerializerInfo, error) {
@@ -134,18 +192,28 @@ func (r *request) strict(err error) error {
 	return nil
 }
 
+// warn adds a warning to the answer, once.
 func (r *request) warn(text string) {
-	if header, err := utilnet.NewWarningHeader(299, "-", text); err == nil {
+	header, err := utilnet.NewWarningHeader(299, "-", text)
+	if err == nil && !slices.Contains(r.w.Header().Values("Warning"), header) {
 		r.w.Header().Add("Warning", header)
 	}
 }
+
+// AddWarning is warn, for Kubernetes' strategies.
+func (r *request) AddWarning(_, text string) { r.warn(text) }
 
 func (r *request) answer(code int, object runtime.Object) {
 	if o, ok := object.(store.Object); ok && r.kind != nil {
 		object = r.kind.served(o)
 	}
 	if _, isScale := object.(*autoscalingv1.Scale); r.accepted.table && !isScale {
-		object = r.inTable(object)
+		table, err := r.inTable(object)
+		if err != nil {
+			r.fail(err)
+			return
+		}
+		object = table
 	}
 	contentType := r.accepted.MediaType
 	if _, isAggregated := object.(*apidiscoveryv2.APIGroupDiscoveryList); isAggregated {

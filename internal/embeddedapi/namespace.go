@@ -17,6 +17,15 @@ var systemNamespaces = []string{metav1.NamespaceDefault, metav1.NamespaceSystem,
 
 func isSystem(name string) bool { return slices.Contains(systemNamespaces, name) }
 
+// namespace returns the namespace of a name.
+func (a *API) namespace(name string) (*v1.Namespace, error) {
+	namespaces := a.kindOf("Namespace")
+	if found, is := namespaces.table.Get(store.Key{Name: name}).(*v1.Namespace); is {
+		return found.DeepCopy(), nil
+	}
+	return nil, apierrors.NewNotFound(namespaces.groupResource(), name)
+}
+
 // checkNamespace refuses objects in namespaces that do not exist or are being deleted.
 func (a *API) checkNamespace(k *kind, object store.Object) error {
 	if !k.namespaced {
@@ -52,7 +61,7 @@ func (a *API) empty(name string) error {
 func (a *API) emptyOf(name string, kinds []*kind) error {
 	var faults []error
 	for _, k := range kinds {
-		if !k.namespaced || k.wire != nil {
+		if !k.namespaced || k.isView() {
 			continue
 		}
 		objects, _ := k.table.List(name)

@@ -44,7 +44,7 @@ func (a *API) restOf(name string, failed error) []v1.NamespaceCondition {
 	var left, held []string
 	finalizers := map[string]int{}
 	for _, k := range a.kinds {
-		if !k.namespaced || k.wire != nil {
+		if !k.namespaced || k.isView() {
 			continue
 		}
 		objects, _ := k.table.List(name)

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"mime"
 	"net/http"
+	"sync/atomic"
 
 	jsonpatch "gopkg.in/evanphx/json-patch.v4"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -14,17 +15,48 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/apimachinery/pkg/util/strategicpatch"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
+	"github.com/evictd/evictd/internal/embeddedapi/bound"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
 )
 
-// maxOperations bounds the operations of a JSON patch, as kube-apiserver does.
-const maxOperations = 10_000
+// Bounds of what a patch costs. The first two are kube-apiserver's.
+const (
+	maxOperations  = 10_000
+	maxCopied      = 3 << 20   // bytes that the copies of a JSON patch add
+	maxPatched     = 128 << 20 // operations of a JSON patch by bytes of its document: an operation in a list may move the whole list
+	maxComparisons = 16 << 20  // values of a strategic merge patch by those of its document and its own, which are searched for each
+)
+
+// maxManaged is how many values an applied configuration may have, and half of what an object may have whose fields have managers: to
+// keep these takes the square of their number.
+const maxManaged = 10_000
+
+// manageable refuses an object with too many values to be managed. A value takes six bytes at least.
+func manageable(o store.Object) error {
+	if sized, is := o.(interface{ Size() int }); is && sized.Size() < 6*maxManaged {
+		return nil
+	}
+	bare := o.DeepCopyObject().(store.Object)
+	bare.SetManagedFields(nil)
+	text, err := json.Marshal(bare)
+	if err == nil && bound.Values(text) > 2*maxManaged {
+		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object that was applied has at most %d values", 2*maxManaged))
+	}
+	return err
+}
+
+// boundCopies bounds what the copies of a JSON patch add, in this process.
+func boundCopies() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxCopied) }
 
 // patchers apply a patch to a document; kind is a blank object of its type.
 var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Object) ([]byte, error){
 	types.StrategicMergePatchType: func(document, patch []byte, kind runtime.Object) ([]byte, error) {
+		if n := bound.Values(patch); n*(n+bound.Values(document)) > maxComparisons {
+			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many values")
+		}
 		return strategicpatch.StrategicMergePatch(document, patch, kind)
 	},
 	types.MergePatchType: func(document, patch []byte, _ runtime.Object) ([]byte, error) {
@@ -35,7 +67,7 @@ var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Obj
 		if err != nil {
 			return nil, err
 		}
-		if len(steps) > maxOperations {
+		if len(steps) > maxOperations || len(steps)*len(document) > maxPatched {
 			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many operations")
 		}
 		document, err = steps.Apply(document)
@@ -53,7 +85,7 @@ func (r *request) patchType() (types.PatchType, error) {
 		contentType = r.Header.Get("Content-Type")
 	}
 	of := types.PatchType(contentType)
-	if patchers[of] == nil && (of != types.ApplyYAMLPatchType || r.kind.wire != nil) {
+	if patchers[of] == nil && (of != types.ApplyYAMLPatchType || r.kind.isView()) {
 		return "", unknownPatch()
 	}
 	return of, nil
@@ -67,6 +99,8 @@ func (r *request) patch() (int, runtime.Object, error) {
 	body, err := r.body()
 	if err == nil && of != types.ApplyYAMLPatchType {
 		err = isJSON(body)
+	} else if err == nil {
+		err = affordable(body, runtime.ContentTypeYAML, r.api.blank(r.kind.GroupVersionKind))
 	}
 	if err != nil {
 		return 0, nil, err
@@ -79,7 +113,7 @@ func (r *request) patch() (int, runtime.Object, error) {
 	c.next = func(old store.Object) (store.Object, error) {
 		return r.patched(old, func(document []byte, kind runtime.Object) ([]byte, error) { return patch(document, body, kind) })
 	}
-	object, err := r.api.update(r.Context(), c)
+	object, err := r.api.update(r.context(), c)
 	return http.StatusOK, object, err
 }
 
@@ -95,7 +129,13 @@ func isJSON(patch []byte) error {
 func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
 	c, code := r.change(), http.StatusOK
 	c.applied = true
+	if text, err := yaml.YAMLToJSON(configuration); err == nil && bound.Values(text) > maxManaged {
+		return 0, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an applied configuration has at most %d values", maxManaged))
+	}
 	merge := func(live store.Object) (store.Object, error) {
+		if err := manageable(live); err != nil {
+			return nil, err
+		}
 		object, err := r.api.managers.Apply(c.writer(), live, configuration, r.query.Get("force") == "true")
 		if err != nil {
 			return nil, err
@@ -115,10 +155,10 @@ func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
 				return nil, err
 			}
 			code = http.StatusCreated
-			return r.api.create(r.kind, object, r.dryRun())
+			return r.api.create(r.context(), r.kind, object, r.dryRun())
 		}
 	}
-	object, err := r.api.update(r.Context(), c)
+	object, err := r.api.update(r.context(), c)
 	return code, object, err
 }
 
@@ -140,7 +180,12 @@ func (r *request) patched(old store.Object, patch func([]byte, runtime.Object) (
 	if err != nil {
 		return nil, apierrors.NewBadRequest("the patch cannot be applied: " + err.Error())
 	}
-	if err := r.decode(document, "", object, r.kind.GroupVersionKind); err != nil {
+	if len(document) > maxBody {
+		return nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("limit is %d", maxBody))
+	}
+	if err := r.decode(document, "", object, r.kind.GroupVersionKind); apierrors.IsRequestEntityTooLargeError(err) {
+		return nil, err
+	} else if err != nil {
 		return nil, apierrors.NewInvalid(schema.GroupKind{}, "", utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("patch"), string(document), err.Error())})
 	}
 	if err := r.place(object); err != nil {

@@ -29,7 +29,7 @@ func (r *request) bind() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	_, err = r.api.update(r.Context(), change{kind: r.kind, key: r.key(), internal: true, differs: true, dryRun: r.dryRun(), next: func(old store.Object) (store.Object, error) {
-		return bound(r.kind, old.(*v1.Pod), binding)
+		return onNode(r.kind, old.(*v1.Pod), binding)
 	}})
 	return http.StatusCreated, success(http.StatusCreated), err
 }
@@ -53,8 +53,8 @@ func checkBinding(binding *v1.Binding) error {
 	return apierrors.NewInvalid(core.WithKind("Binding").GroupKind(), binding.Name, faults)
 }
 
-// bound is a pod on its node, as BindingREST of Kubernetes' pod registry makes it.
-func bound(k *kind, old *v1.Pod, binding *v1.Binding) (store.Object, error) {
+// onNode is a pod on its node, as BindingREST of Kubernetes' pod registry makes it.
+func onNode(k *kind, old *v1.Pod, binding *v1.Binding) (store.Object, error) {
 	why := ""
 	switch {
 	case binding.UID != "" && binding.UID != old.UID:

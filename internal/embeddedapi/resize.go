@@ -12,45 +12,11 @@ import (
 	"k8s.io/component-helpers/nodedeclaredfeatures/types"
 	resourcehelper "k8s.io/component-helpers/resource"
 
-	"github.com/evictd/evictd/internal/embeddedapi/quota"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	"github.com/evictd/evictd/internal/podspec"
 )
 
 // resize is the subresource by which the resources of a pod change.
 const resize = "resize"
-
-// resized is old with the resources of the pod that an update sends, and with the defaults of LimitRanges. Other
-// containers are taken too, for the validation to refuse.
-func (a *API) resized(old, pod *v1.Pod) *v1.Pod {
-	if pod.DeletionTimestamp == nil {
-		for _, limits := range a.limitRanges(pod.Namespace) {
-			quota.SetDefaults(limits, pod)
-		}
-	}
-	kept := old.DeepCopy()
-	kept.ManagedFields = pod.ManagedFields
-	if len(pod.Spec.Containers) != len(old.Spec.Containers) || len(pod.Spec.InitContainers) != len(old.Spec.InitContainers) {
-		kept = pod.DeepCopy()
-		keep(&kept.Spec.Resources, old.Spec.Resources)
-	}
-	for _, list := range []struct{ to, from []v1.Container }{{kept.Spec.Containers, pod.Spec.Containers}, {kept.Spec.InitContainers, pod.Spec.InitContainers}} {
-		if slices.EqualFunc(list.to, list.from, func(is, sent v1.Container) bool { return is.Name == sent.Name }) {
-			for i, c := range list.from {
-				list.to[i].Resources, list.to[i].ResizePolicy = c.Resources, c.ResizePolicy
-			}
-		} else {
-			copy(list.to, list.from)
-		}
-	}
-	if pod.Spec.Resources != nil {
-		kept.Spec.Resources = pod.Spec.Resources
-	}
-	if kept.Spec.Resources != nil {
-		podspec.SetDefaultRequests(kept)
-	}
-	return kept
-}
 
 // admitResize refuses what the node of a pod cannot do, as the plugins NodeDeclaredFeatureValidator and PodResizeValidator of
 // kube-apiserver.

@@ -31,6 +31,8 @@ type request struct {
 	query    url.Values
 	accepted accepted
 
+	reserved int64 // bytes of a large body
+
 	kind                 *kind // nil where the path is no resource's
 	namespace, name, sub string
 }
@@ -73,6 +75,7 @@ const ephemeral = "ephemeralcontainers"
 // ServeHTTP answers one request.
 func (a *API) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	r := &request{Request: req, w: w, api: a, query: req.URL.Query(), accepted: accepted{SerializerInfo: a.media[0]}}
+	defer func() { a.large.Add(-r.reserved) }()
 	err := r.limit(time.Now().Add(requestTimeout))
 	if err == nil {
 		r.accepted, err = a.negotiate(req.Header.Get("Accept"), strings.TrimRight(req.URL.Path, "/"))

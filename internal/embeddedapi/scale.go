@@ -123,7 +123,7 @@ func (r *request) scale(make func(document []byte) (changed []byte, contentType 
 	}
 	c := r.change()
 	c.next = next
-	object, err := r.api.update(r.Context(), c)
+	object, err := r.api.update(r.context(), c)
 	if err != nil {
 		return 0, nil, err
 	}

@@ -9,25 +9,26 @@ import (
 	"k8s.io/utils/ptr"
 
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	"github.com/evictd/evictd/internal/embeddedapi/validation"
+	"github.com/evictd/evictd/internal/embeddedapi/strategy"
 )
 
 // allocateService completes the addresses of a service and their families. The embedded API allocates no addresses and no
 // ports of nodes, which a proxy on every node would have to serve: a service without clusterIP keeps none.
-func allocateService(_ *API, object, old store.Object) utilvalidation.ErrorList {
-	spec, was := &object.(*v1.Service).Spec, &v1.ServiceSpec{Type: v1.ServiceTypeExternalName}
-	if before, changed := old.(*v1.Service); changed {
+func allocateService(_ *API, object, old store.Object) (utilvalidation.ErrorList, error) {
+	service, was := object.(*v1.Service), &v1.ServiceSpec{Type: v1.ServiceTypeExternalName}
+	before, changed := old.(*v1.Service)
+	if changed {
 		was = &before.Spec
 	}
+	spec := &service.Spec
 	completeServiceChange(spec, was)
-	forgetTraffic(spec, was)
 	if len(spec.ClusterIPs) == 0 && spec.ClusterIP != "" {
 		spec.ClusterIPs = []string{spec.ClusterIP}
 	}
 	if spec.Type == v1.ServiceTypeExternalName || prefersSame(spec, was) {
-		return nil
+		return nil, nil
 	}
-	return setFamilies(spec, was)
+	return setFamilies(service, before, was)
 }
 
 // prefersSame says that a service is PreferDualStack, and that an update leaves its type, addresses and families as they were.
@@ -37,76 +38,43 @@ func prefersSame(spec, before *v1.ServiceSpec) bool {
 		slices.Equal(spec.ClusterIPs, before.ClusterIPs) && slices.Equal(spec.IPFamilies, before.IPFamilies)
 }
 
-func admitService(_ *API, object, old store.Object) utilvalidation.ErrorList {
-	service := object.(*v1.Service)
-	before, changed := old.(*v1.Service)
-	if !changed {
-		service.Status = v1.ServiceStatus{}
-	}
-	return validation.Service(service, before)
-}
-
-// completeServiceChange keeps what an update leaves out, and removes what another type of service does not have.
+// completeServiceChange keeps what an update leaves out. The strategy removes what another type of service does not have.
 func completeServiceChange(spec, before *v1.ServiceSpec) {
-	external := spec.Type == v1.ServiceTypeExternalName
-	same := slices.Equal(spec.ClusterIPs, before.ClusterIPs)
-	switch {
-	case before.Type == v1.ServiceTypeExternalName:
+	if before.Type == v1.ServiceTypeExternalName {
 		return
+	}
+	external := spec.Type == v1.ServiceTypeExternalName
+	switch {
 	case !external && spec.ClusterIP == "":
 		spec.ClusterIP = before.ClusterIP
-	case spec.ClusterIP != before.ClusterIP && same:
+	case spec.ClusterIP != before.ClusterIP && slices.Equal(spec.ClusterIPs, before.ClusterIPs):
 		spec.ClusterIPs = nil
 	}
-	if !external {
-		if len(spec.ClusterIPs) == 0 && spec.ClusterIP == before.ClusterIP {
-			spec.ClusterIPs = before.ClusterIPs
+	if external {
+		if ptr.Equal(spec.InternalTrafficPolicy, before.InternalTrafficPolicy) {
+			spec.InternalTrafficPolicy = nil // kube-apiserver leaves it out where it reads the service
 		}
-		keep(&spec.IPFamilyPolicy, before.IPFamilyPolicy)
 		return
 	}
-	if same {
-		spec.ClusterIP, spec.ClusterIPs = "", nil
+	if len(spec.ClusterIPs) == 0 && spec.ClusterIP == before.ClusterIP {
+		spec.ClusterIPs = before.ClusterIPs
 	}
-	if slices.Equal(spec.IPFamilies, before.IPFamilies) {
-		spec.IPFamilies = nil
-	}
-	forget(&spec.IPFamilyPolicy, before.IPFamilyPolicy)
-	forget(&spec.InternalTrafficPolicy, before.InternalTrafficPolicy)
-}
-
-// forgetTraffic removes what only the type of service had that an update changes, where the update leaves it as it was.
-func forgetTraffic(spec, before *v1.ServiceSpec) {
-	if before.Type == v1.ServiceTypeLoadBalancer && spec.Type != before.Type {
-		forget(&spec.AllocateLoadBalancerNodePorts, before.AllocateLoadBalancerNodePorts)
-		forget(&spec.LoadBalancerClass, before.LoadBalancerClass)
-	}
-	accessible := func(s *v1.ServiceSpec) bool {
-		return s.Type == v1.ServiceTypeLoadBalancer || s.Type == v1.ServiceTypeNodePort || s.Type == v1.ServiceTypeClusterIP && len(s.ExternalIPs) > 0
-	}
-	if accessible(before) && !accessible(spec) && spec.ExternalTrafficPolicy == before.ExternalTrafficPolicy {
-		spec.ExternalTrafficPolicy = ""
-	}
-}
-
-func forget[T comparable](field **T, before *T) {
-	if ptr.Equal(*field, before) {
-		*field = nil
-	}
+	keep(&spec.IPFamilyPolicy, before.IPFamilyPolicy)
 }
 
 // setFamilies sets the families of addresses as kube-apiserver does in a cluster with IPv4 only.
-func setFamilies(spec, before *v1.ServiceSpec) utilvalidation.ErrorList {
-	path := utilvalidation.NewPath("spec")
+func setFamilies(service, old *v1.Service, before *v1.ServiceSpec) (utilvalidation.ErrorList, error) {
+	spec, path := &service.Spec, utilvalidation.NewPath("spec")
 	free := spec.ClusterIP == v1.ClusterIPNone && len(spec.Selector) == 0 // its addresses come from its owner
 	policy := v1.IPFamilyPolicySingleStack
 	if free {
 		policy = v1.IPFamilyPolicyRequireDualStack
 	}
 	keep(&spec.IPFamilyPolicy, &policy)
-	faults, policy := validation.Addresses(spec), *spec.IPFamilyPolicy
-	if len(faults) > 0 {
-		return faults
+	policy = *spec.IPFamilyPolicy
+	faults, err := strategy.CheckAddresses(service, old)
+	if err != nil || len(faults) > 0 {
+		return faults, err
 	}
 	refuse := func(at *utilvalidation.Path, value any, why string) {
 		faults = append(faults, utilvalidation.Invalid(at, value, why))
@@ -139,7 +107,7 @@ func setFamilies(spec, before *v1.ServiceSpec) utilvalidation.ErrorList {
 			refuse(path.Child("ipFamilies").Index(i), v1.IPv6Protocol, "not configured on this cluster")
 		}
 	}
-	return faults
+	return faults, nil
 }
 
 // released is a list of addresses or families without the second one, where an update has a policy for one of them.

@@ -21,7 +21,7 @@ func BenchmarkStart(b *testing.B) {
 	for i := range pods {
 		pod := &v1.Pod{TypeMeta: metav1.TypeMeta{APIVersion: "v1", Kind: "Pod"}, ObjectMeta: metav1.ObjectMeta{Name: fmt.Sprint("p", i), Namespace: "default", Labels: map[string]string{"app": "web"}},
 			Spec: v1.PodSpec{Containers: []v1.Container{{Name: "main", Image: "web:1", Resources: v1.ResourceRequirements{Requests: v1.ResourceList{v1.ResourceCPU: resource.MustParse("100m")}}}}}}
-		_, err := a.create(a.kindOf("Pod"), pod, false)
+		_, err := a.create(b.Context(), a.kindOf("Pod"), pod, false)
 		require.NoError(b, err)
 	}
 	require.NoError(b, a.Close())

@@ -2,6 +2,7 @@ package embeddedapi
 
 import (
 	"maps"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	batchv1 "k8s.io/api/batch/v1"
@@ -12,7 +13,6 @@ import (
 
 	"github.com/evictd/evictd/internal/admission"
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
-	"github.com/evictd/evictd/internal/embeddedapi/quota"
 )
 
 // unsetAdmitted removes from an object what admission has set in it when it was made. These fields have
@@ -38,7 +38,7 @@ func unsetPod(pod *v1.Pod) {
 	if apiequality.Semantic.DeepEqual(bare.Spec.Tolerations, pod.Spec.Tolerations) {
 		pod.Spec.Tolerations = nil
 	}
-	quota.UnsetDefaults(pod)
+	unsetLimits(pod)
 	pod.Spec.Priority, pod.Spec.PreemptionPolicy = nil, nil
 	if pod.Spec.RuntimeClassName != nil {
 		pod.Spec.Overhead = nil
@@ -49,6 +49,9 @@ func unsetPod(pod *v1.Pod) {
 	}
 }
 
+// batchLabels begins the names of labels that say which job a pod is of.
+const batchLabels = "batch.kubernetes.io/"
+
 func unsetJob(job *batchv1.Job) {
 	if ptr.Deref(job.Spec.ManualSelector, false) {
 		return
@@ -58,7 +61,37 @@ func unsetJob(job *batchv1.Job) {
 	}
 	for _, name := range []string{"job-name", "controller-uid"} {
 		delete(job.Spec.Template.Labels, name)
-		delete(job.Spec.Template.Labels, jobLabels+name)
+		delete(job.Spec.Template.Labels, batchLabels+name)
 	}
 	job.Spec.Selector = nil
+}
+
+// setAnnotation says on a pod which resources a LimitRange has set.
+const setAnnotation, setPrefix = "kubernetes.io/limit-ranger", "LimitRanger plugin set: "
+
+// unsetLimits removes what a LimitRange has set, as an annotation of the pod says, and the annotation.
+func unsetLimits(pod *v1.Pod) {
+	said, _ := strings.CutPrefix(pod.Annotations[setAnnotation], setPrefix)
+	delete(pod.Annotations, setAnnotation)
+	for part := range strings.SplitSeq(said, "; ") {
+		names, of, _ := strings.Cut(part, " for ")
+		at := strings.LastIndexByte(names, ' ')
+		if at < 0 {
+			continue
+		}
+		container := of[strings.LastIndexByte(of, ' ')+1:]
+		for _, list := range [][]v1.Container{pod.Spec.Containers, pod.Spec.InitContainers} {
+			for i := range list {
+				amounts := list[i].Resources.Requests
+				if names[at+1:] == "limit" {
+					amounts = list[i].Resources.Limits
+				}
+				for name := range strings.SplitSeq(names[:at], ", ") {
+					if list[i].Name == container {
+						delete(amounts, v1.ResourceName(name))
+					}
+				}
+			}
+		}
+	}
 }

@@ -67,23 +67,3 @@ func TestPodsOfAStatefulSetMountItsClaims(t *testing.T) {
 		}
 	}
 }
-
-// TestARefusalIsTheSameEachTime sends pods with several faults in maps, whose order Go changes from one walk to the next.
-func TestARefusalIsTheSameEachTime(t *testing.T) {
-	s := serve(t, "")
-	for _, spec := range []string{
-		`{"nodeSelector":{"a b":"c","b c":"d","c d":"e"},"containers":[{"name":"c","image":"i"}]}`,
-		`{"containers":[{"name":"c","image":"i","livenessProbe":{"exec":{"command":["true"]},"periodSeconds":-1,"timeoutSeconds":-1,"initialDelaySeconds":-1}}]}`,
-		`{"containers":[{"name":"c","image":" i"}],"initContainers":[{"name":"d","image":" i"}]}`,
-	} {
-		first := s.call(t, "POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"a"},"spec":`+spec+`}`)
-		if first.code != 422 {
-			t.Errorf("%s: %d %s", spec, first.code, first.body)
-		}
-		for range 20 {
-			if again := s.call(t, "POST", "/api/v1/namespaces/default/pods", `{"metadata":{"name":"a"},"spec":`+spec+`}`); again.body != first.body {
-				t.Fatalf("%s:\n%s\nand then\n%s", spec, first.body, again.body)
-			}
-		}
-	}
-}

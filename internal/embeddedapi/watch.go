@@ -183,7 +183,7 @@ func (s *stream) sendChange(c *store.Change) error {
 	}
 	k, as := s.request.kind, s.request.accepted
 	event := func(stored []byte) ([]byte, error) {
-		if stored != nil && as.MediaType == runtime.ContentTypeProtobuf && k.wire == nil && what != apiwatch.Deleted {
+		if stored != nil && as.MediaType == runtime.ContentTypeProtobuf && !k.isView() && what != apiwatch.Deleted {
 			return s.event(what, stored)
 		}
 		object := c.New
@@ -223,7 +223,11 @@ func (s *stream) write(event []byte, err error) error {
 
 func (s *stream) encode(what apiwatch.EventType, object runtime.Object) ([]byte, error) {
 	if s.request.accepted.table && what != apiwatch.Error {
-		object = s.request.inTable(object)
+		table, err := s.request.inTable(object)
+		if err != nil {
+			return nil, err
+		}
+		object = table
 	}
 	raw, err := runtime.Encode(s.request.accepted.Serializer, object)
 	if err != nil {

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"net/http"
 	"reflect"
-	"slices"
 	"time"
 
 	v1 "k8s.io/api/core/v1"
@@ -17,14 +16,19 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	utilrand "k8s.io/apimachinery/pkg/util/rand"
-	"k8s.io/apimachinery/pkg/util/uuid"
 	utilvalidation "k8s.io/apimachinery/pkg/util/validation/field"
+	"k8s.io/apiserver/pkg/registry/rest"
+	"k8s.io/apiserver/pkg/warning"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
-	podvalidation "github.com/evictd/evictd/internal/embeddedapi/validation"
+	"github.com/evictd/evictd/internal/embeddedapi/strategy"
 )
+
+// context is that of the request. A warning of a strategy goes to the client.
+func (r *request) context() context.Context {
+	return warning.WithWarningRecorder(r.Context(), r)
+}
 
 func (r *request) post() (int, runtime.Object, error) {
 	object, err := r.object()
@@ -32,7 +36,7 @@ func (r *request) post() (int, runtime.Object, error) {
 		return 0, nil, err
 	}
 	object.SetManagedFields(nil)
-	object, err = r.api.create(r.kind, object, r.dryRun())
+	object, err = r.api.create(r.context(), r.kind, object, r.dryRun())
 	return http.StatusCreated, object, err
 }
 
@@ -71,23 +75,19 @@ func (r *request) place(object store.Object) error {
 // nameAttempts bounds the attempts to generate an unused name.
 const nameAttempts = 8
 
-// create admits an object and stores it. The store then owns the object.
-func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, error) {
+// create admits an object and stores it.
+func (a *API) create(ctx context.Context, k *kind, object store.Object, dryRun bool) (store.Object, error) {
 	generate := object.GetName() == "" && object.GetGenerateName() != ""
-	if k.Kind == "LimitRange" && object.GetName() == "" && !generate {
-		object.SetName(string(uuid.NewUUID())) // as kube-apiserver does
-	}
 	for range nameAttempts {
 		if generate {
-			base := object.GetGenerateName()
-			object.SetName(base[:min(len(base), 58)] + utilrand.String(5))
+			object.SetName(k.strategy.GenerateName(object.GetGenerateName()))
 		}
-		err := a.admitNew(k, object)
+		made, err := a.admitNew(ctx, k, object)
 		if err == nil {
-			err = a.admitUse(k, "", object, nil, put(k, nil, object, dryRun))
+			err = a.admitUse(k, "", made, nil, put(k, nil, made, dryRun))
 		}
 		if !errors.Is(err, store.ErrChanged) {
-			return object, err
+			return made, err
 		}
 		if !generate {
 			break
@@ -96,43 +96,37 @@ func (a *API) create(k *kind, object store.Object, dryRun bool) (store.Object, e
 	return nil, apierrors.NewAlreadyExists(k.groupResource(), object.GetName())
 }
 
-// admitNew sets the fields that the server sets, and validates the object.
-func (a *API) admitNew(k *kind, object store.Object) error {
+// admitNew returns the object to be stored: with the fields that the server sets, and valid.
+func (a *API) admitNew(ctx context.Context, k *kind, object store.Object) (store.Object, error) {
 	if object.GetResourceVersion() != "" {
-		return apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
+		return nil, apierrors.NewBadRequest("resourceVersion should not be set on objects to be created")
 	}
-	a.defaults.Set(object)
-	object.SetUID(uuid.NewUUID())
+	strategy.SetDefaults(object)
+	rest.WipeObjectMetaSystemFields(object)
+	rest.FillObjectMetaSystemFields(object)
 	object.SetCreationTimestamp(metav1.NewTime(time.Now().Truncate(time.Second)))
-	object.SetDeletionTimestamp(nil)
-	object.SetDeletionGracePeriodSeconds(nil)
-	object.SetSelfLink("")
 	object.SetGeneration(0)
-	if k.generation {
-		object.SetGeneration(1)
-	}
 	if err := a.checkNamespace(k, object); err != nil {
+		return nil, err
+	}
+	if err := a.plugIn(k, object, nil); err != nil {
+		return nil, err
+	}
+	made, err := k.strategy.Create(ctx, object)
+	if err != nil {
+		return nil, err
+	}
+	return made, k.checkName(made.GetName())
+}
+
+// plugIn runs the admission plugin of a kind.
+func (a *API) plugIn(k *kind, object, old store.Object) error {
+	if k.plugin == nil {
+		return nil
+	}
+	faults, err := k.plugin(a, object, old)
+	if err != nil {
 		return err
-	}
-	if k.allocate != nil {
-		if faults := k.allocate(a, object, nil); len(faults) > 0 {
-			return refusal(k, object.GetName(), faults)
-		}
-	}
-	names := k.names
-	switch {
-	case k.anyName:
-		names = fitsPath
-	case names == nil:
-		names = validation.NameIsDNSSubdomain
-	}
-	faults := validation.ValidateObjectMetaAccessor(object, k.namespaced, names, utilvalidation.NewPath("metadata"))
-	if k.admit != nil {
-		more := k.admit(a, object, nil)
-		if k.anyName && len(more) > 0 {
-			faults = nil
-		}
-		faults = append(faults, more...)
 	}
 	return refusal(k, object.GetName(), faults)
 }
@@ -169,7 +163,7 @@ func (a *API) update(ctx context.Context, c change) (store.Object, error) {
 		if err != nil {
 			return nil, err
 		}
-		if object, err = a.admitChange(c, old, object); err != nil {
+		if object, err = a.admitChange(ctx, c, old, object); err != nil {
 			return nil, err
 		}
 		apply.KeepTimes(old, object)
@@ -212,55 +206,41 @@ func finalized(old, object store.Object) bool {
 }
 
 // admitChange returns the object to be stored in place of old.
-func (a *API) admitChange(c change, old, object store.Object) (store.Object, error) {
+func (a *API) admitChange(ctx context.Context, c change, old, object store.Object) (store.Object, error) {
 	if err := checkIdentity(c.kind, old, object); err != nil {
 		return nil, err
 	}
-	if !c.internal { // made of what is stored
-		a.defaults.Set(object)
-	}
 	keepMeta(old, object)
-	managed := c.manager != "" && !c.applied
-	early := c.sub == ephemeral || c.sub == resize
-	if managed && early { // kube-apiserver's manager has what the update names, too
-		object = a.managers.Update(c.writer(), old, object)
+	if c.internal { // made of what is stored
+		faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
+		return object, refusal(c.kind, object.GetName(), faults)
 	}
-	switch {
-	case c.sub == resize:
-		object = a.resized(old.(*v1.Pod), object.(*v1.Pod))
-	case c.kind.status && !c.internal:
-		object = c.part(old, object)
-	}
-	if managed && !early { // before admission: what it sets has no manager
-		object = a.managers.Update(c.writer(), old, object)
-	}
-	whole := (c.sub == "" || c.sub == "scale") && !c.internal
-	if c.kind.allocate != nil && whole {
-		if faults := c.kind.allocate(a, object, old); len(faults) > 0 {
-			return nil, refusal(c.kind, object.GetName(), faults)
+	strategy.SetDefaults(object)
+	if len(old.GetManagedFields()) > 0 {
+		if err := manageable(object); err != nil {
+			return nil, err
 		}
 	}
-	faults := validation.ValidateObjectMetaAccessorUpdate(object, old, utilvalidation.NewPath("metadata"))
-	if c.kind.admit != nil && whole {
-		faults = append(faults, c.kind.admit(a, object, old)...)
+	if c.manager != "" && !c.applied { // before admission: what it sets has no manager
+		object = a.managers.Update(c.writer(), old, object)
 	}
-	switch {
-	case c.internal:
-	case c.sub == "status":
-		faults = append(faults, checkStatus(object, old)...)
-	case c.sub == resize:
-		faults = append(faults, podvalidation.Resize(object.(*v1.Pod), old.(*v1.Pod))...)
-	case c.sub == ephemeral:
-		faults = append(faults, podvalidation.EphemeralContainers(object.(*v1.Pod), old.(*v1.Pod))...)
+	switch c.sub {
+	case "", "scale":
+		if err := a.plugIn(c.kind, object, old); err != nil {
+			return nil, err
+		}
+	case resize:
+		if pod := object.(*v1.Pod); pod.DeletionTimestamp == nil {
+			if err := strategy.SetLimits(a.limitRanges(pod.Namespace), pod); err != nil {
+				return nil, err
+			}
+		}
 	}
-	if c.kind.generation && !c.internal && c.counts(old, object) {
-		object.SetGeneration(old.GetGeneration() + 1)
-	}
-	return object, refusal(c.kind, object.GetName(), faults)
+	return c.kind.strategy.Update(ctx, c.sub, object, old)
 }
 
 func (c change) writer() apply.Writer {
-	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, HasStatus: c.kind.status, Fixed: c.kind.fixed}
+	return apply.Writer{Name: c.manager, Kind: c.kind.GroupVersionKind, Sub: c.sub, Reset: c.kind.strategy.Reset(c.sub)}
 }
 
 // manager is the name under which the client of a request manages fields.
@@ -274,7 +254,7 @@ func checkIdentity(k *kind, old, object store.Object) error {
 	}
 	v := object.GetResourceVersion()
 	unconditional := v == "" || v == "0"
-	if unconditional && k.versioned {
+	if unconditional && !k.strategy.Unconditional() {
 		of := schema.GroupKind{Group: k.Group, Kind: k.resource} // as kube-apiserver names it
 		return apierrors.NewInvalid(of, old.GetName(), utilvalidation.ErrorList{utilvalidation.Invalid(utilvalidation.NewPath("metadata", "resourceVersion"), v, "must be specified for an update")})
 	}
@@ -304,48 +284,8 @@ func keepMeta(old, object store.Object) {
 	object.SetSelfLink("")
 }
 
-// part takes the part that a write may change, the status or everything else, and the
-// rest from old.
-func (c change) part(old, object store.Object) store.Object {
-	sub := c.sub
-	if namespace, ok := object.(*v1.Namespace); ok && sub == "finalize" {
-		kept := old.DeepCopyObject().(*v1.Namespace)
-		kept.Spec.Finalizers = namespace.Spec.Finalizers
-		return kept
-	}
-	if pod, ok := object.(*v1.Pod); ok && sub == ephemeral {
-		kept := old.DeepCopyObject().(*v1.Pod)
-		kept.Spec.EphemeralContainers, kept.ManagedFields = pod.Spec.EphemeralContainers, pod.ManagedFields
-		return kept
-	}
-	if sub != "status" {
-		fieldOf(object, "Status").Set(fieldOf(old.DeepCopyObject(), "Status"))
-		return object
-	}
-	kept := old.DeepCopyObject().(store.Object)
-	fieldOf(kept, "ObjectMeta").Set(fieldOf(object, "ObjectMeta"))
-	kept.SetOwnerReferences(old.GetOwnerReferences())
-	if slices.Contains(c.kind.fixed, "labels") {
-		kept.SetLabels(old.GetLabels())
-	}
-	if slices.Contains(c.kind.fixed, "annotations") {
-		kept.SetAnnotations(old.GetAnnotations())
-	}
-	if slices.Contains(c.kind.fixed, "finalizers") {
-		kept.SetFinalizers(old.GetFinalizers())
-	}
-	fieldOf(kept, "Status").Set(fieldOf(object, "Status"))
-	return kept
-}
-
 func fieldOf(o runtime.Object, name string) reflect.Value {
 	return reflect.ValueOf(o).Elem().FieldByName(name)
-}
-
-// counts says whether metadata.generation of a kind that has it counts a change.
-func (c change) counts(old, object store.Object) bool {
-	return !apiequality.Semantic.DeepEqual(fieldOf(old, "Spec").Interface(), fieldOf(object, "Spec").Interface()) ||
-		c.kind.annotations && c.sub == "" && !apiequality.Semantic.DeepEqual(old.GetAnnotations(), object.GetAnnotations())
 }
 
 // change is that of the request's object, without next.
@@ -361,7 +301,7 @@ func (r *request) put() (int, runtime.Object, error) {
 	c := r.change()
 	c.next = replaceBy(object)
 	code := http.StatusOK
-	if r.kind.upsert {
+	if r.kind.strategy.Upserts() {
 		c.missing = func() (store.Object, error) {
 			if uid := object.GetUID(); uid != "" {
 				return nil, conflict(r.kind.groupResource(), object, unlike("UID", uid, ""))
@@ -370,13 +310,13 @@ func (r *request) put() (int, runtime.Object, error) {
 			version := object.GetResourceVersion()
 			object.SetResourceVersion("")
 			object.SetManagedFields(nil)
-			created, err := r.api.create(r.kind, object, r.dryRun())
+			created, err := r.api.create(r.context(), r.kind, object, r.dryRun())
 			if err == nil && r.dryRun() {
 				created.SetResourceVersion(version) // kube-apiserver leaves it where it stores nothing
 			}
 			return created, err
 		}
 	}
-	result, err := r.api.update(r.Context(), c)
+	result, err := r.api.update(r.context(), c)
 	return code, result, err
 }

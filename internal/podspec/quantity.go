@@ -16,14 +16,22 @@ const (
 
 // ParseQuantity is resource.ParseQuantity for a text that the owner of a pod has written.
 func ParseQuantity(text string) (resource.Quantity, error) {
+	if err := CheckQuantity(text); err != nil {
+		return resource.Quantity{}, err
+	}
+	return resource.ParseQuantity(text)
+}
+
+// CheckQuantity returns the error for a text that resource.ParseQuantity might take long for.
+func CheckQuantity(text string) error {
 	exponent := ""
 	if at := strings.LastIndexAny(text, "eE"); at >= 0 {
 		exponent = strings.TrimLeft(text[at+1:], "+-")
 	}
 	if len(text) > maxQuantity || len(exponent) > maxExponentDigits {
-		return resource.Quantity{}, fmt.Errorf("a quantity has at most %d characters and %d digits of an exponent", maxQuantity, maxExponentDigits)
+		return fmt.Errorf("a quantity has at most %d characters and %d digits of an exponent", maxQuantity, maxExponentDigits)
 	}
-	return resource.ParseQuantity(text)
+	return nil
 }
 
 // Amount is a quantity in units of a scale: resource.Milli for millicores, 0 for bytes. It

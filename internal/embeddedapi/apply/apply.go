@@ -1,5 +1,5 @@
 // Package apply merges applied configurations into objects and keeps the managers of
-// fields, by apimachinery's field manager. The structure of the kinds is in fields.yaml, which is
+// fields, by apimachinery's field manager. The structure of the kinds is client-go's, which is
 // parsed when it is first needed.
 //
 // Only an object that was applied has managers. At the first application to an object without
@@ -7,7 +7,6 @@
 package apply
 
 import (
-	_ "embed"
 	"errors"
 	"fmt"
 	"slices"
@@ -23,13 +22,10 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/util/managedfields"
+	"k8s.io/client-go/applyconfigurations"
 	"sigs.k8s.io/structured-merge-diff/v6/fieldpath"
-	"sigs.k8s.io/structured-merge-diff/v6/typed"
 	"sigs.k8s.io/yaml"
 )
-
-//go:embed fields.yaml
-var fields typed.YAMLObject
 
 // Object is an object of the API.
 type Object interface {
@@ -42,7 +38,7 @@ type Managers struct {
 	scheme   *runtime.Scheme
 	defaults runtime.ObjectDefaulter
 	unset    func(Object)
-	types    func() (managedfields.TypeConverter, error)
+	types    func() managedfields.TypeConverter
 
 	mu   sync.Mutex
 	made map[part]*managedfields.FieldManager
@@ -57,13 +53,8 @@ type part struct {
 // New keeps the managers of objects of a scheme. Defaults are set after an application, and unset
 // removes from an object what admission has set.
 func New(scheme *runtime.Scheme, defaults runtime.ObjectDefaulter, unset func(Object)) *Managers {
-	return &Managers{scheme: scheme, defaults: defaults, unset: unset, made: map[part]*managedfields.FieldManager{}, types: sync.OnceValues(func() (managedfields.TypeConverter, error) {
-		parser, err := typed.NewParser(fields)
-		if err != nil {
-			return nil, fmt.Errorf("read the fields of the kinds: %w", err)
-		}
-		return managedfields.NewSchemeTypeConverter(scheme, parser), nil
-	})}
+	return &Managers{scheme: scheme, defaults: defaults, unset: unset, made: map[part]*managedfields.FieldManager{},
+		types: sync.OnceValue(func() managedfields.TypeConverter { return applyconfigurations.NewTypeConverter(scheme) })}
 }
 
 func (m *Managers) of(p part, by Writer) (*managedfields.FieldManager, error) {
@@ -72,51 +63,20 @@ func (m *Managers) of(p part, by Writer) (*managedfields.FieldManager, error) {
 	if made := m.made[p]; made != nil {
 		return made, nil
 	}
-	types, err := m.types()
-	if err != nil {
-		return nil, err
-	}
 	gv := p.GroupVersion()
-	made, err := managedfields.NewDefaultFieldManager(types, m.scheme, m.defaults, m.scheme, p.GroupVersionKind, gv, p.sub, ignored(p, by))
+	made, err := managedfields.NewDefaultFieldManager(m.types(), m.scheme, m.defaults, m.scheme, p.GroupVersionKind, gv, p.sub, by.Reset)
 	if err == nil {
 		m.made[p] = made
 	}
 	return made, err
 }
 
-// ignored are the fields that a write of the part does not change.
-func ignored(p part, by Writer) map[fieldpath.APIVersion]fieldpath.Filter {
-	var kept *fieldpath.Set
-	switch {
-	case p.sub == "status":
-		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("spec"), fieldpath.MakePathOrDie("metadata", "deletionTimestamp"), fieldpath.MakePathOrDie("metadata", "ownerReferences"))
-		for _, name := range by.Fixed {
-			kept.Insert(fieldpath.MakePathOrDie("metadata", name))
-		}
-	case p.sub == "resize":
-		var resources []*fieldpath.SetMatcher
-		for _, list := range []string{"containers", "initContainers"} {
-			for _, field := range []string{"resources", "resizePolicy"} {
-				resources = append(resources, fieldpath.MakePrefixMatcherOrDie("spec", list, fieldpath.MatchAnyPathElement(), field))
-			}
-		}
-		return map[fieldpath.APIVersion]fieldpath.Filter{fieldpath.APIVersion(p.GroupVersion().String()): fieldpath.NewIncludeMatcherFilter(resources...)}
-	case p.sub == "" && by.HasStatus:
-		kept = fieldpath.NewSet(fieldpath.MakePathOrDie("status"))
-	default:
-		return nil
-	}
-	return fieldpath.NewExcludeFilterSetMap(map[fieldpath.APIVersion]*fieldpath.Set{fieldpath.APIVersion(p.GroupVersion().String()): kept})
-}
-
 // Writer is what changes a part of an object.
 type Writer struct {
-	Name      string // of the manager
-	Kind      schema.GroupVersionKind
-	Sub       string // the subresource, empty for none
-	HasStatus bool   // the kind has a status that a write without a subresource does not change
-
-	Fixed []string // fields of metadata that a write of the status does not change
+	Name  string // of the manager
+	Kind  schema.GroupVersionKind
+	Sub   string                                    // the subresource, empty for none
+	Reset map[fieldpath.APIVersion]fieldpath.Filter // without the fields that the write does not change
 }
 
 // Apply merges a configuration, YAML or JSON, into an object, which is a blank one where there is

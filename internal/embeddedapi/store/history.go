@@ -6,12 +6,19 @@ import (
 	"k8s.io/apimachinery/pkg/watch"
 )
 
-// depth is how many changes a table keeps for watches. A watch that is further behind
-// lists again.
-const depth = 4096
+// depth is how many changes a table keeps for watches, and kept how many bytes their objects have at most, as they are encoded. A
+// watch that is further behind lists again.
+const (
+	depth = 4096
+	kept  = 32 << 20
+)
 
-// fresh is how many of the latest keep what they were encoded to. Watches that are not behind have that in common.
-const fresh = 64
+// fresh is how many of the latest changes keep what they were encoded to, and freshBytes how many bytes their objects have at most.
+// Watches that are not behind have that in common.
+const (
+	fresh      = 64
+	freshBytes = 4 << 20
+)
 
 // Change is one change of an object. New is its new state; of a Deleted one the last
 // state, with the resource version of its removal.
@@ -19,6 +26,8 @@ type Change struct {
 	Type     watch.EventType
 	Old, New Object
 	Revision uint64
+
+	size int // bytes of New, as it is encoded
 
 	mu      sync.Mutex
 	fresh   bool
@@ -55,13 +64,14 @@ func (c *Change) forget() {
 }
 
 // history is a ring of the latest changes. Change number n is at n modulo depth; first
-// is the oldest one kept.
+// is the oldest one kept, and warm the oldest one that is fresh.
 type history struct {
-	ring        []*Change
-	first, next uint64
-	forgotten   uint64        // revision of the latest change that is no longer there
-	more        chan struct{} // closed by the next change
-	attributes  map[string]*attribute
+	ring              []*Change
+	first, warm, next uint64
+	bytes, warmBytes  int           // of the objects of the changes from first on, and from warm on
+	forgotten         uint64        // revision of the latest change that is no longer there
+	more              chan struct{} // closed by the next change
+	attributes        map[string]*attribute
 }
 
 func newHistory() history {
@@ -69,21 +79,46 @@ func newHistory() history {
 }
 
 func (h *history) add(change *Change) {
+	if h.next-h.first == depth {
+		h.drop()
+	}
 	if len(h.ring) < depth {
 		h.ring = append(h.ring, change)
 	} else {
-		h.forgotten = h.ring[h.first%depth].Revision
 		h.ring[h.next%depth] = change
-		h.first++
 	}
 	change.fresh = true
 	h.next++
-	if h.next-h.first > fresh {
-		h.ring[(h.next-1-fresh)%depth].forget()
+	h.bytes, h.warmBytes = h.bytes+change.size, h.warmBytes+change.size
+	for h.next-h.warm > fresh || h.warmBytes > freshBytes && h.next-h.warm > 1 {
+		h.cool()
+	}
+	for h.bytes > kept && h.next-h.first > 1 {
+		h.drop()
 	}
 	h.offer(change)
 	close(h.more)
 	h.more = make(chan struct{})
+}
+
+// cool forgets what the oldest fresh change was encoded to.
+func (h *history) cool() {
+	change := h.ring[h.warm%depth]
+	change.forget()
+	h.warmBytes -= change.size
+	h.warm++
+}
+
+// drop forgets the oldest change.
+func (h *history) drop() {
+	if h.warm == h.first {
+		h.cool()
+	}
+	change := h.ring[h.first%depth]
+	h.ring[h.first%depth] = nil
+	h.forgotten = change.Revision
+	h.bytes -= change.size
+	h.first++
 }
 
 // after is the number of the first change later than a revision.
@@ -141,16 +176,17 @@ type Cursor struct {
 	interest Interest
 	// Under the table's lock:
 	pending []*Change
+	bytes   int           // of the objects of pending
 	expired bool          // more changes than a table keeps were not taken
 	more    chan struct{} // has an element while there are changes to be taken
 }
 
 func (c *Cursor) offer(change *Change) {
-	if len(c.pending) == depth {
+	if len(c.pending) == depth || c.bytes > kept {
 		c.pending, c.expired = nil, true
 	}
 	if !c.expired {
-		c.pending = append(c.pending, change)
+		c.pending, c.bytes = append(c.pending, change), c.bytes+change.size
 	}
 	select {
 	case c.more <- struct{}{}:
@@ -225,7 +261,7 @@ func (c *Cursor) Next() (changes []*Change, revision uint64, err error) {
 	if c.expired {
 		return nil, 0, ErrExpired
 	}
-	changes, c.pending = c.pending, nil
+	changes, c.pending, c.bytes = c.pending, nil, 0
 	return changes, t.revision, nil
 }
 

@@ -190,6 +190,43 @@ func TestCursorThatFellBackTooFarIsExpired(t *testing.T) {
 	}
 }
 
+// TestHistoryIsBoundedByTheBytesOfItsObjects changes objects of 900 KB in tables on disk and in memory.
+func TestHistoryIsBoundedByTheBytesOfItsObjects(t *testing.T) {
+	const size, changes = 900 << 10, 120
+	s := open(t, t.TempDir())
+	for _, name := range []string{"nodes", "leases"} {
+		table := s.Table(name)
+		_, slow, start := table.From("", Interest{})
+		var last Object
+		for range changes {
+			next := object("a")
+			next.Annotations = map[string]string{"a": strings.Repeat("a", size)}
+			put(t, table, last, next)
+			last = next
+		}
+		h, held := &table.history, 0
+		for _, change := range h.ring {
+			if change != nil {
+				held += change.size
+			}
+		}
+		if held < kept/2 || held > kept || held != h.bytes || h.warmBytes > freshBytes {
+			t.Errorf("%s: the history has %d bytes and says %d, of which %d are fresh", name, held, h.bytes, h.warmBytes)
+		}
+		if _, _, err := slow.Next(); !errors.Is(err, ErrExpired) {
+			t.Errorf("%s: a watch that took nothing: %v", name, err)
+		}
+		if _, err := table.Since(start, Interest{}); !errors.Is(err, ErrExpired) {
+			t.Errorf("%s: since the start: %v", name, err)
+		}
+		c, err := table.Since(table.Revision()-5, Interest{})
+		require.NoError(t, err)
+		if latest, _, err := c.Next(); err != nil || len(latest) != 5 {
+			t.Errorf("%s: %d of the last five changes, %v", name, len(latest), err)
+		}
+	}
+}
+
 // TestManifestInANewDirectoryIsReadOnceItsWriterIsDone holds that a manifest is left
 // alone while it is written, in a directory that is made for it too.
 func TestManifestInANewDirectoryIsReadOnceItsWriterIsDone(t *testing.T) {

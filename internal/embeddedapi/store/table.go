@@ -128,8 +128,20 @@ func (t *Table) make(key Key, change *Change) (record uint64, err error) {
 			return 0, fmt.Errorf("store %s %s: %w", t.name, key, err)
 		}
 	}
+	change.size = sizeOf(change)
 	t.apply(key, change)
 	return record, nil
+}
+
+// sizeOf is how many bytes the object of a change has: in the journal, or as protobuf.
+func sizeOf(change *Change) int {
+	if change.object != nil {
+		return len(change.object)
+	}
+	if sized, is := change.New.(interface{ Size() int }); is {
+		return sized.Size()
+	}
+	return 0
 }
 
 func (t *Table) apply(key Key, change *Change) {

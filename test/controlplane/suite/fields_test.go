@@ -12,7 +12,7 @@ import (
 )
 
 // fields are parts of objects, right and wrong ones, by the paths of their kinds in {ns}. Kinds that random
-// requests make have theirs in parts_test.go. The embedded API does not check Endpoints.
+// requests make have theirs in parts_test.go.
 var fields = map[string][]string{
 	"/api/v1/namespaces/{ns}/services": {
 		`{"spec":{"clusterIP":null}}`, `{"spec":{"clusterIP":""}}`, `{"spec":{"ports":[{"port":80}]}}`, `{"spec":{"ports":[{"port":0},{"port":80,"name":"a","protocol":"SCTP"}]}}`, `{"spec":{"ports":[{"port":80,"name":"a"},{"port":80,"name":"a"}]}}`,
@@ -34,7 +34,11 @@ var fields = map[string][]string{
 		`{"type":"kubernetes.io/dockercfg"}`, `{"type":"kubernetes.io/dockerconfigjson"}`, `{"type":"kubernetes.io/dockerconfigjson","stringData":{".dockerconfigjson":"{}"}}`, `{"type":"kubernetes.io/service-account-token"}`, `{"type":"other"}`, `{"immutable":true}`,
 		`{"stringData":{"a":"` + large + `"}}`,
 	},
-	"/api/v1/namespaces/{ns}/configmaps":                {`{"data":{"a b":"c"}}`, `{"data":{"a":"c"},"binaryData":{"a":"YQ=="}}`, `{"binaryData":{"-":"YQ=="}}`, `{"immutable":true}`, `{"data":{"a":"` + large + `"}}`, `{"data":{"..":"a"}}`},
+	"/api/v1/namespaces/{ns}/configmaps": {`{"data":{"a b":"c"}}`, `{"data":{"a":"c"},"binaryData":{"a":"YQ=="}}`, `{"binaryData":{"-":"YQ=="}}`, `{"immutable":true}`, `{"data":{"a":"` + large + `"}}`, `{"data":{"..":"a"}}`},
+	"/api/v1/namespaces/{ns}/endpoints": {
+		`{"subsets":[{"addresses":[{"ip":"1.2.3.4","hostname":"a"}],"ports":[{"port":80}]}]}`, `{"subsets":[{"addresses":[{"ip":"x"},{"ip":"127.0.0.1"}],"ports":[{"port":0,"name":"A_","protocol":"X"}]}]}`, `{"subsets":[{}]}`,
+		`{"subsets":[{"notReadyAddresses":[{"ip":"1.2.3.4","hostname":"A_","nodeName":"N_"}],"ports":[{"port":80},{"port":81}]}]}`,
+	},
 	"/api/v1/namespaces/{ns}/serviceaccounts":           {`{"automountServiceAccountToken":false}`, `{"imagePullSecrets":[{"name":"a"}]}`, `{"secrets":[{"name":"A_"}]}`},
 	"/api/v1/namespaces":                                {`{"spec":{"finalizers":["a/b"]}}`, `{"spec":{"finalizers":["x"]}}`, `{"metadata":{"labels":{"kubernetes.io/metadata.name":"other"}}}`, `{"metadata":{"labels":{"-":"a"}}}`},
 	"/api/v1/namespaces/{ns}/podtemplates":              {`{"template":{"metadata":{"labels":{"-":"a"}}}}`, `{"template":{"spec":{"containers":[]}}}`, `{"template":{"metadata":{"labels":{"a":"b"}}}}`, `{"template":{"spec":{"restartPolicy":"Never","volumes":[{"name":"A_","emptyDir":{}}]}}}`},
@@ -93,7 +97,7 @@ var fields = map[string][]string{
 		`{"spec":{"accessModes":["Other"]}}`, `{"spec":{"accessModes":["ReadWriteOncePod","ReadWriteOnce"]}}`, `{"spec":{"accessModes":["ReadWriteMany"]}}`, `{"spec":{"volumeMode":"Block"}}`, `{"spec":{"volumeMode":"Other"}}`, `{"spec":{"storageClassName":"A_"}}`, `{"spec":{"storageClassName":"fast"}}`, `{"spec":{"selector":{"matchLabels":{"-":"a"}}}}`,
 		`{"spec":{"dataSource":{"kind":"PersistentVolumeClaim","name":"b"}}}`, `{"spec":{"dataSource":{"kind":"","name":""}}}`, `{"spec":{"dataSourceRef":{"apiGroup":"a.b","kind":"X","name":"b"}}}`, `{"spec":{"volumeName":"v"}}`, `{"spec":{"resources":{"requests":{"storage":"-1"}}}}`, `{"spec":{"volumeAttributesClassName":"A_"}}`, `{"spec":{"resources":{"requests":{"storage":"2Gi"}}}}`,
 	},
-	"/apis/resource.k8s.io/v1/deviceclasses":                          {`{"spec":{"selectors":[{"cel":{"expression":"device.driver == \"a\""}}]}}`, `{"spec":{"selectors":[{}]}}`, `{"spec":{"config":[{"opaque":{"driver":"a","parameters":{"a":"b"}}}]}}`, `{"spec":{"config":[{"opaque":{"driver":"A_"}}]}}`, `{"spec":{"extendedResourceName":"a.b/c"}}`, `{"spec":{"extendedResourceName":"cpu"}}`},
+	"/apis/resource.k8s.io/v1/deviceclasses":                          {`{"spec":{"selectors":[{"cel":{"expression":"device.driver == \"a\""}}]}}`, `{"spec":{"selectors":[{"cel":{"expression":"device.driver =="}},{"cel":{"expression":"device.other"}},{"cel":{"expression":"1"}}]}}`, `{"spec":{"selectors":[{}]}}`, `{"spec":{"config":[{"opaque":{"driver":"a","parameters":{"a":"b"}}}]}}`, `{"spec":{"config":[{"opaque":{"driver":"A_"}}]}}`, `{"spec":{"extendedResourceName":"a.b/c"}}`, `{"spec":{"extendedResourceName":"cpu"}}`},
 	"/apis/resource.k8s.io/v1/devicetaintrules":                       {`{"spec":{"taint":{"effect":"Other"}}}`, `{"spec":{"taint":{"key":""}}}`, `{"spec":{"taint":{"key":"-","value":"a b"}}}`, `{"spec":{"taint":{"effect":"NoExecute"}}}`, `{"spec":{"deviceSelector":{"driver":"A_","pool":"A b","device":"A_"}}}`, `{"spec":{"deviceSelector":null}}`},
 	"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims":         claimFields("spec"),
 	"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaimtemplates": claimFields("spec", "spec"),

@@ -66,9 +66,6 @@ var differences = map[string]string{
 	"it waits for its finalizer":                     atOnce,
 	"the whole story":                                atOnce,
 	"as the node sees it":                            atOnce,
-	"nodes":                                          "the column of the kernel is without the architecture",
-	"pods":                                           "rows have no conditions, which kubectl does not print",
-	"one pod":                                        "rows have no conditions, which kubectl does not print",
 	"a group that is not there":                      "the refusal is a Status, not a text",
 	"only metadata":                                  "clients that ask for metadata alone also take the whole object",
 }

@@ -8,7 +8,7 @@ import (
 )
 
 // statuses are parts of the statuses of objects, right and wrong ones, by the paths of their kinds in {ns}. The status
-// that is sent first is stored. The embedded API does not check those of ResourceClaims.
+// that is sent first is stored.
 var statuses = map[string][]string{
 	"/api/v1/namespaces":                             {`{"phase":"Other"}`, `{"phase":"Active"}`, `{"phase":"Terminating"}`, `{"conditions":[{"type":"A","status":"True"}]}`},
 	"/api/v1/namespaces/{ns}/services":               {`{"loadBalancer":{"ingress":[]}}`, `{"loadBalancer":{"ingress":[{"ip":"1.2.3.4"}]}}`, `{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`},
@@ -29,6 +29,8 @@ var statuses = map[string][]string{
 	"/api/v1/persistentvolumes":                                     {`{"phase":"Other"}`, `{"phase":"Bound","reason":"r"}`},
 	"/api/v1/namespaces/{ns}/persistentvolumeclaims": {`{"phase":"Other"}`, `{"capacity":{"storage":"-1","other":"1"}}`, `{"allocatedResourceStatuses":{"storage":"Other","other":"NodeResizePending","a b":"NodeResizePending"}}`, `{"allocatedResources":{"storage":"-1","a.b/c":"1","cpu":"1"}}`,
 		`{"allocatedResourceStatuses":{"storage":"NodeResizePending"},"allocatedResources":{"storage":"2Gi"},"capacity":{"storage":"1Gi"}}`},
+	"/apis/resource.k8s.io/v1/namespaces/{ns}/resourceclaims": {`{"reservedFor":[{"resource":"pods","name":"a","uid":"b"}]}`, `{"allocation":{}}`, `{"allocation":{"devices":{"results":[{"request":"a","driver":"A_","pool":"p","device":"d"}]}}}`,
+		`{"devices":[{"driver":"a","pool":"p","device":"d"}]}`, `{"allocation":{"nodeSelector":{"nodeSelectorTerms":[]}}}`},
 	"/apis/resource.k8s.io/v1/devicetaintrules": {`{"conditions":[{"type":"-","status":"Other","reason":""}]}`, `{"conditions":[{"type":"A","status":"True","reason":"R","message":"","lastTransitionTime":"2026-01-01T00:00:00Z"}]}`},
 	"/apis/storage.k8s.io/v1/volumeattachments": {`{"attached":true,"attachmentMetadata":{"a":"b"}}`, `{"attachError":{"message":"m"}}`},
 }
