@@ -55,7 +55,7 @@ var arrows = []arrow{
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
 	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/bound", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/embeddedapi/strategy", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
-	{"internal/embeddedapi/apitest", []string{"internal/embeddedapi", "internal/require"}, "tests of what speaks to an API have one"},
+	{"internal/embeddedapi/apitest", []string{"internal/process", "internal/require", "internal/sandbox"}, "tests of what speaks to an API have one, and link none of it"},
 	{"internal/embeddedapi/apply", nil, "an object and a configuration in, the merged object out"},
 	{"internal/embeddedapi/bound", []string{"internal/podspec"}, "a text and a type in, a verdict out"},
 	{"internal/embeddedapi/openapi", nil, "types in, documents out"},
