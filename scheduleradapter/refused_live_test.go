@@ -48,7 +48,7 @@ var object = regexp.MustCompile(`(events/)[^/]+$`)
 //
 // rule: S8.58
 func TestRefusedWritesAreFew(t *testing.T) {
-	const watched, most = 6 * time.Second, 40
+	const watched, most = 3 * time.Second, 30
 	for name, refusal := range refusals {
 		t.Run(name, func(t *testing.T) {
 			c := newLiveCluster(t)
