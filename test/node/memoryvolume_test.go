@@ -34,7 +34,7 @@ func TestMemoryOfAVolumeIsAwaitedBeforeAnotherPodIsEvicted(t *testing.T) {
 	d.AwaitPods(memorySignal, hog, other)
 	hog.Send("write %s 200Mi", filepath.Join(dir, "file"))
 	d.AwaitGone(hog)
-	<-time.After(4 * time.Second)
+	<-time.After(2 * time.Second)
 	d.MustHaveEvicted(hog)
 	harness.MustRun(t, other)
 	unmount()
