@@ -152,11 +152,14 @@ func New(cfg Config, log *slog.Logger) (*Daemon, error) {
 	if d.service, err = osprocess.NewService(); err != nil {
 		return nil, cli.BadInput(err)
 	}
-	held, files, err := serve.TakeHeld()
-	if err != nil {
-		return nil, cli.BadInput(err)
+	var held serve.HeldSockets
+	if !cfg.checks { // the next New takes them
+		var files map[string]*os.File
+		if held, files, err = serve.TakeHeld(); err != nil {
+			return nil, cli.BadInput(err)
+		}
+		d.kernelLog = files[heldLog]
 	}
-	d.kernelLog = files[heldLog]
 	d.tracker = &podTracker{log: log, disks: collect.NewDiskScanner(log), ownSession: ownSession(), logs: cmp.Or(file.PodLogsDir, defaultPodLogs)}
 	d.disks = d.tracker.disks
 	if d.node, err = openNode(&file.Run, &compiled, d.tracker.leaders, log); err != nil {

@@ -1,7 +1,9 @@
 package node_test
 
 import (
+	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -168,4 +170,34 @@ func TestEvictdStartsWithTheConfigurationThatItAcceptedLast(t *testing.T) {
 			d.Await("the file to be accepted again", func(s *nodestatus.Status) bool { return s.ConfigurationRefused == "" })
 		})
 	}
+}
+
+// TestAChangedConfigurationLeavesEvictdItsSockets has the service manager hold the status address at the start after a change,
+// at which evictd checks the file first.
+func TestAChangedConfigurationLeavesEvictdItsSockets(t *testing.T) {
+	t.Parallel()
+	n := harness.NewNode(t, nodeMemory, nodePIDs)
+	path := filepath.Join(n.Dir, "config.yaml")
+	configure := func(threshold string) {
+		require.NoError(t, os.WriteFile(path, []byte(ofEvictd+"evictionHard: {memory.available: "+threshold+"}\n"), 0o644))
+	}
+	configure("33Mi")
+	n.Evictd(sandbox.Config(path)).Stop()
+	configure("34Mi")
+	held, err := net.ListenUnix("unix", &net.UnixAddr{Name: n.Socket(), Net: "unix"})
+	require.NoError(t, err)
+	held.SetUnlinkOnClose(false)
+	file, err := held.File()
+	require.NoError(t, err)
+	require.NoError(t, held.Close())
+	defer file.Close()
+	evictd := n.Command(sandbox.CgroupRoot(n.Group), sandbox.Config(path))
+	cmd := exec.Command("/bin/sh", append([]string{"-c", `LISTEN_PID=$$ exec "$0" "$@"`}, evictd.Args...)...)
+	cmd.Env, cmd.ExtraFiles = append(os.Environ(), "LISTEN_FDS=1"), []*os.File{file}
+	d := n.Protect(cmd, nil)
+	d.Await("the threshold", func(s *nodestatus.Status) bool {
+		return slices.ContainsFunc(s.Signals, func(s nodestatus.SignalStatus) bool {
+			return s.Name == memorySignal && s.Thresholds[0].Quantity == "34Mi"
+		})
+	})
 }
