@@ -12,6 +12,7 @@
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   EVICTD_SMALLEST  1 has benchmarks and campaigns do as little as shows that they work; their figures say nothing then
 #   ARCHS       architectures of the images                (amd64 arm64)
+#   PROGRAMS    what build builds                          (all)
 #   BIN         where build leaves the programs            (bin)
 #   IMAGES      where image leaves their OCI layouts       (bin/image)
 #   PACKAGES    where deb, rpm, sysext and chart leave theirs (bin)
@@ -27,6 +28,7 @@ PREFIX    ?= /usr/local
 ARCHS     ?= amd64 arm64
 IMAGES    ?= bin/image
 BIN       ?= bin
+PROGRAMS  ?= $(notdir $(wildcard cmd/*))
 PACKAGES  ?= bin
 RELEASE   ?= bin/release
 STRIPPED  ?= bin/stripped
@@ -58,7 +60,7 @@ files = find . -name '.?*' -prune -o -name '$(1)' -print0
 .PHONY: build
 build: ## build every program into bin/, static, with the version in it
 	@umask 022 # evictd starts its agent as another user
-	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN)/ ./cmd/...
+	go build -buildvcs=false -ldflags '$(LDFLAGS) -X main.version=$(VERSION)' -o $(BIN)/ $(PROGRAMS:%=./cmd/%)
 
 .PHONY: run
 run: build ## watch a small cluster on this host: a leak, an eviction, everything that follows
@@ -419,7 +421,7 @@ image: ## write OCI layouts of the images evictd and evictd-scheduler, with a li
 	rm -rf '$(IMAGES)'
 	node='$(IMAGES)/stage/evictd' scheduler='$(IMAGES)/stage/evictd-scheduler'
 	for arch in $(ARCHS); do
-		GOARCH=$$arch $(MAKE) --no-print-directory build LDFLAGS='-s -w' BIN="$(STRIPPED)/$$arch"
+		GOARCH=$$arch $(MAKE) --no-print-directory build LDFLAGS='-s -w' BIN="$(STRIPPED)/$$arch" PROGRAMS='$(node_programs) evictd-scheduler'
 		install -D -t "$$node/$$arch/usr/bin" $(node_programs:%="$(STRIPPED)/$$arch/%")
 		install -D -t "$$scheduler/$$arch/usr/bin" "$(STRIPPED)/$$arch/evictd-scheduler"
 		install -d "$$node/$$arch/usr/share/evictd"
