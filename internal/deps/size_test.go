@@ -90,7 +90,8 @@ func receiverName(f *ast.FuncDecl) string {
 func TestPackagesGrowForAReasonOnly(t *testing.T) {
 	g := list(t)
 	bounds, reasons := readSizes(t)
-	rewritten := sizesHead
+	var rewritten strings.Builder
+	rewritten.WriteString(sizesHead)
 	for _, name := range g.project() {
 		if strings.HasPrefix(name, "test/") || len(g.pkg(name).GoFiles) == 0 {
 			continue
@@ -108,13 +109,13 @@ func TestPackagesGrowForAReasonOnly(t *testing.T) {
 				*most = now
 			}
 		}
-		rewritten += strings.TrimSpace(fmt.Sprintf("%-42s %5d %3d %3d %4d  %s", name, bound.lines, bound.fields, bound.methods, bound.exported, reasons[name])) + "\n"
+		fmt.Fprintln(&rewritten, strings.TrimSpace(fmt.Sprintf("%-42s %5d %3d %3d %4d  %s", name, bound.lines, bound.fields, bound.methods, bound.exported, reasons[name])))
 		if !known && os.Getenv("EVICTD_REWRITE") != "1" {
 			t.Errorf("%s has no line in %s: EVICTD_REWRITE=1 adds it", name, sizes)
 		}
 	}
 	if os.Getenv("EVICTD_REWRITE") == "1" {
-		require.NoError(t, os.WriteFile(sizes, []byte(rewritten), 0o644))
+		require.NoError(t, os.WriteFile(sizes, []byte(rewritten.String()), 0o644))
 		return
 	}
 	for name := range bounds {
