@@ -18,21 +18,36 @@ import (
 	"github.com/evictd/evictd/stats/collect"
 )
 
-// Loop senses and acts. The goroutine of Run owns all of it but the queues.
+// Loop senses and acts. The goroutine of Run owns all of it but the queues and the snapshots.
 type Loop struct {
-	cfg       *Config // shared with readers of reports: replaced, never changed
-	sensor    Sensor
-	waiter    Waiter
-	killer    Killer
-	intents   Intents
-	scanner   DiskScanner
-	reclaimer Reclaimer
-	steps     Steps
-	unknown   UnknownPods
-	pulse     Pulse
-	budget    budget
-	log       *slog.Logger
+	cfg    *Config // shared with readers of reports: replaced, never changed
+	ports  Ports
+	budget budget
+	log    *slog.Logger
 
+	queues
+	snapshots snapshots
+	podMeter
+	memoryWatch
+	facts
+
+	driver     eviction.Driver
+	buffers    eviction.Buffers
+	decisions  []eviction.Decision // buffer for those of a pass
+	observer   eviction.Observer
+	node       stats.Node
+	observed   eviction.Observations // last
+	regular    time.Time             // when the next regular housekeeping pass is due
+	refusals   []refusal             // of the running pass
+	reported   standing
+	passes     map[Source]int  // since the last report
+	started    *eviction.State // not reported yet
+	idle       bool            // thresholds act and no pod can be evicted for them
+	awaitsScan bool            // a decision waits for a scan of the pods' disks
+}
+
+// queues are what other goroutines give the loop, and what it gives them.
+type queues struct {
 	incoming     chan podSet
 	configs      chan Config
 	restarts     chan []eviction.Restarted
@@ -42,50 +57,45 @@ type Loop struct {
 	reclaims     chan eviction.Signal
 	stepOutcomes chan eviction.StepOutcome
 	lost         atomic.Uint64
+}
 
-	snapshots snapshots
-
-	driver            eviction.Driver
-	pods              []Pod
-	received          uint64    // the last set of pods, see podSet
-	figures           []figures // beside pods
-	buffers           eviction.Buffers
-	decisions         []eviction.Decision // buffer for those of a pass
-	candidates        []eviction.Candidate
-	reading           stats.Pod // buffer for a victim
-	observer          eviction.Observer
-	node              stats.Node
-	spare             [2]int64                         // of the last read
-	observed          eviction.Observations            // last
-	trends            [eviction.NumSignals]stats.Trend // of seconds
-	rates             [eviction.NumSignals]stats.Trend // of milliseconds
-	armed             collect.Armed                    // the kernel notifies when memory reaches its mark
-	paces             [eviction.NumSignals]stats.Trend // of half a second, for steps before evictions
-	watched           time.Time                        // when those were last decided about
-	marked            time.Time                        // when the kernel last notified of a usage threshold
-	nearing           bool                             // a memory threshold is about to be crossed
-	throttling        bool                             // a memory threshold is reached within eviction.Config.ThrottlePeriod
-	diskNear          bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
-	regular           time.Time                        // when the next regular housekeeping pass is due
-	sampled           time.Time                        // when the pods were last measured
-	stalls            time.Time                        // when the stalls of pods were last read
-	sampledForReaders time.Time                        // when that was begun for readers
-	measuredUpTo      int                              // while pods are being measured for readers, the next of them
-	detail            int                              // the pod whose containers were last read
-	refusals          []refusal                        // of the running pass
-	reported          standing
-	passes            map[Source]int  // since the last report
-	started           *eviction.State // not reported yet
-	idle              bool            // thresholds act and no pod can be evicted for them
-	awaitsScan        bool            // a decision waits for a scan of the pods' disks
-
-	// Facts for the next pass.
+// facts are what the next pass is given.
+type facts struct {
 	outcomes  []eviction.Outcome
-	unreaped  []unreaped
 	reclaimed []eviction.ReclaimOutcome
 	stepped   []eviction.StepOutcome
 	restarted []eviction.Restarted
 	arrived   []types.UID
+}
+
+// podMeter measures the pods.
+type podMeter struct {
+	pods       []Pod
+	received   uint64    // the last set of pods, see podSet
+	figures    []figures // beside pods
+	candidates []eviction.Candidate
+	reading    stats.Pod // buffer for a victim
+	unreaped   []unreaped
+
+	sampled           time.Time // when the pods were last measured
+	stalls            time.Time // when the stalls of pods were last read
+	sampledForReaders time.Time // when that was begun for readers
+	measuredUpTo      int       // while pods are being measured for readers, the next of them
+	detail            int       // the pod whose containers were last read
+}
+
+// memoryWatch says how soon the loop looks again: how near the thresholds are, and how fast their signals fall.
+type memoryWatch struct {
+	spare      [2]int64                         // of the last read
+	trends     [eviction.NumSignals]stats.Trend // of seconds
+	rates      [eviction.NumSignals]stats.Trend // of milliseconds
+	paces      [eviction.NumSignals]stats.Trend // of half a second, for steps before evictions
+	watched    time.Time                        // when those were last decided about
+	armed      collect.Armed                    // the kernel notifies when memory reaches its mark
+	marked     time.Time                        // when the kernel last notified of a usage threshold
+	nearing    bool                             // a memory threshold is about to be crossed
+	throttling bool                             // a memory threshold is reached within eviction.Config.ThrottlePeriod
+	diskNear   bool                             // a hard threshold of a disk may be crossed before the next housekeeping pass
 }
 
 // figures are what was measured of a pod.
@@ -123,17 +133,18 @@ const lapses = 2
 func New(cfg Config, ports Ports, log *slog.Logger) *Loop {
 	cfg.Eviction.Lapse = lapses * cfg.HousekeepingInterval
 	l := &Loop{
-		cfg: &cfg, sensor: ports.Sensor, waiter: ports.Waiter, killer: ports.Killer, intents: ports.Intents, scanner: ports.DiskScanner,
-		reclaimer: ports.Reclaimer, steps: ports.Steps, unknown: ports.UnknownPods, pulse: ports.Pulse, budget: budget{cpuTime: ports.CPUTime}, log: log,
-		incoming:     make(chan podSet, 1),
-		configs:      make(chan Config, 1),
-		restarts:     make(chan []eviction.Restarted, 1),
-		reports:      make(chan Report, reportQueue),
-		ended:        make(chan kill.Result, endedQueue),
-		scanned:      make(chan struct{}, 1),
-		reclaims:     make(chan eviction.Signal, endedQueue),
-		stepOutcomes: make(chan eviction.StepOutcome, endedQueue),
-		observer:     eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
+		cfg: &cfg, ports: ports, budget: budget{cpuTime: ports.CPUTime}, log: log,
+		queues: queues{
+			incoming:     make(chan podSet, 1),
+			configs:      make(chan Config, 1),
+			restarts:     make(chan []eviction.Restarted, 1),
+			reports:      make(chan Report, reportQueue),
+			ended:        make(chan kill.Result, endedQueue),
+			scanned:      make(chan struct{}, 1),
+			reclaims:     make(chan eviction.Signal, endedQueue),
+			stepOutcomes: make(chan eviction.StepOutcome, endedQueue),
+		},
+		observer: eviction.Observer{Model: cfg.MemoryModel, Thrash: stats.Thrash{Window: cfg.Eviction.MemoryStallWindow}},
 	}
 	l.driver.Config, l.driver.Node = &l.cfg.Eviction, node{l}
 	l.refill()
@@ -160,7 +171,7 @@ func (l *Loop) Run(ctx context.Context) error {
 	for {
 		l.snapshots.nearing.Store(l.nearing)
 		due := l.due()
-		source := l.waiter.Wait(time.Until(earlier(due, poll)))
+		source := l.ports.Waiter.Wait(time.Until(earlier(due, poll)))
 		if ctx.Err() != nil {
 			return nil
 		}
@@ -193,7 +204,7 @@ func (l *Loop) Run(ctx context.Context) error {
 			return nil
 		}
 		if passed || received {
-			l.armed = l.waiter.SetLevels(l.aims())
+			l.armed = l.ports.Waiter.SetLevels(l.aims())
 			rested = l.budget.charge(time.Now())
 			poll = later(rested, l.nextPoll())
 		}

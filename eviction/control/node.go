@@ -27,40 +27,40 @@ func (n node) Measure(processes bool) []eviction.Candidate { return n.sample(pro
 func (n node) MeasureContainers(pod *eviction.Pod) { n.readContainers(n.indexOf(pod.UID)) }
 
 // UnknownPods implements eviction.Node.
-func (n node) UnknownPods() bool { return n.unknown.UnknownPods(n.pods) }
+func (n node) UnknownPods() bool { return n.ports.UnknownPods.UnknownPods(n.pods) }
 
 // ScanDisks implements eviction.Node.
-func (n node) ScanDisks() { n.scanner.Request() }
+func (n node) ScanDisks() { n.ports.DiskScanner.Request() }
 
 // Reclaim implements eviction.Node.
 func (n node) Reclaim(s eviction.Signal, steps []eviction.ReclaimStep, need eviction.Need, _ *eviction.Observations) bool {
-	if n.reclaimer != nil {
-		n.reclaimer.Reclaim(s, steps, need)
+	if n.ports.Reclaimer != nil {
+		n.ports.Reclaimer.Reclaim(s, steps, need)
 	}
-	return n.reclaimer != nil
+	return n.ports.Reclaimer != nil
 }
 
 // Take implements eviction.Node.
 func (n node) Take(s *eviction.StepAction) {
-	if n.steps != nil {
-		n.steps.Take(s)
+	if n.ports.Steps != nil {
+		n.ports.Steps.Take(s)
 	}
 }
 
 // Withdraw implements eviction.Node.
 func (n node) Withdraw(uid types.UID) bool {
-	killer, requests := n.killer.(Withdrawer)
+	killer, requests := n.ports.Killer.(Withdrawer)
 	return requests && killer.Withdraw(uid)
 }
 
 // Shorten implements eviction.Node.
-func (n node) Shorten(s eviction.Shortened) { n.killer.Hasten(s.UID, s.Grace) }
+func (n node) Shorten(s eviction.Shortened) { n.ports.Killer.Hasten(s.UID, s.Grace) }
 
 // Kill implements eviction.Node. In a dry run nothing is killed. A pod that has ended by itself, whose cgroup may be left with page
 // cache, is not killed, unless for what it holds on a disk.
 func (n node) Kill(e *eviction.Eviction) error {
 	i := n.indexOf(e.Pod.UID)
-	if e.Signal.Condition() != eviction.DiskPressure && n.killer.Ended(n.pods[i].Target) { // it is no candidate from now on
+	if e.Signal.Condition() != eviction.DiskPressure && n.ports.Killer.Ended(n.pods[i].Target) { // it is no candidate from now on
 		n.figures[i].gone = time.Now()
 		n.refusals = append(n.refusals, refusal{n.pods[i].Pod, errEnded})
 		return errEnded
@@ -74,14 +74,14 @@ func (n node) Kill(e *eviction.Eviction) error {
 	if e.Hard { // a soft kill may begin late
 		victim.Held = held
 	}
-	if n.intents == nil {
+	if n.ports.Intents == nil {
 		return n.begin(i, victim)
 	}
 	f := n.driver.State.Victim(e.Pod.UID)
-	n.intents.Put(e, f)
+	n.ports.Intents.Put(e, f)
 	err := n.begin(i, victim)
 	if err != nil {
-		n.intents.Withdraw(f)
+		n.ports.Intents.Withdraw(f)
 	}
 	return err
 }
@@ -131,7 +131,7 @@ func (n node) victim(i int) kill.Victim {
 }
 
 func (n node) begin(i int, v kill.Victim) error {
-	err := n.killer.Kill(v)
+	err := n.ports.Killer.Kill(v)
 	if err != nil {
 		n.refusals = append(n.refusals, refusal{n.pods[i].Pod, err})
 	}

@@ -22,13 +22,13 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 		Outcomes: l.outcomes, TasksLeft: l.tasksLeft(), VictimUsage: l.victimUsage(), Reclaims: l.reclaimed, Restarted: l.restarted, Arrived: l.arrived,
 		StepOutcomes: l.stepped, Fastest: l.fastest(), Buffers: &l.buffers,
 	}
-	if l.scanner != nil {
-		in.DiskScans, in.ScannedSince = true, l.scanner.LastScan()
+	if l.ports.DiskScanner != nil {
+		in.DiskScans, in.ScannedSince = true, l.ports.DiskScanner.LastScan()
 	}
-	if l.unknown != nil {
+	if l.ports.UnknownPods != nil {
 		in.UnknownPods = eviction.Unasked
 	}
-	l.outcomes, l.reclaimed, l.restarted, l.arrived, l.stepped = nil, nil, nil, nil, nil
+	l.facts = facts{}
 	d := &l.driver
 	d.Decisions = l.decisions
 	d.Run(in)
@@ -54,8 +54,8 @@ func (l *Loop) pass(kind eviction.Pass, source Source) {
 	l.dropDeleted()
 	l.follow(kind)
 	l.refill()
-	if l.pulse != nil {
-		l.pulse.Heartbeat(in.Now)
+	if l.ports.Pulse != nil {
+		l.ports.Pulse.Heartbeat(in.Now)
 	}
 }
 
@@ -134,7 +134,7 @@ func (l *Loop) sense(full bool) {
 		l.spare = l.far()
 		ask.Spare = &l.spare
 	}
-	l.sensor.Read(&l.node, ask)
+	l.ports.Sensor.Read(&l.node, ask)
 	l.observed = l.observer.Observe(&l.node)
 	for s, o := range l.observed {
 		l.trends[s].Observe(o.Time, o.Available)
@@ -285,7 +285,7 @@ func (l *Loop) victimUsage() (all []eviction.VictimUsage) {
 		return nil
 	}
 	for _, f := range l.driver.State.InFlight {
-		if !f.Hard || f.Unattended || !f.Ended.IsZero() || f.Signal.Condition() != eviction.MemoryPressure || !l.killer.Killed(f.UID) {
+		if !f.Hard || f.Unattended || !f.Ended.IsZero() || f.Signal.Condition() != eviction.MemoryPressure || !l.ports.Killer.Killed(f.UID) {
 			continue
 		}
 		i := l.indexOf(f.UID)

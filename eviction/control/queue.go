@@ -23,7 +23,7 @@ type podSet struct {
 // not received yet is dropped. Only one goroutine may call it.
 func (l *Loop) SetPods(pods []Pod) {
 	replace(l.incoming, podSet{pods, l.snapshots.sets.Add(1)})
-	l.waiter.Wake()
+	l.ports.Waiter.Wake()
 }
 
 // Configure replaces the configuration: thresholds that are the same keep their
@@ -31,14 +31,14 @@ func (l *Loop) SetPods(pods []Pod) {
 // goroutine may call it.
 func (l *Loop) Configure(cfg Config) {
 	replace(l.configs, cfg)
-	l.waiter.Wake()
+	l.ports.Waiter.Wake()
 }
 
 // SetRestarted says which evicted pods have processes again. It never blocks; only one
 // goroutine may call it.
 func (l *Loop) SetRestarted(pods []eviction.Restarted) {
 	replace(l.restarts, pods)
-	l.waiter.Wake()
+	l.ports.Waiter.Wake()
 }
 
 // replace sends a value and drops one that was not received yet.
@@ -67,21 +67,21 @@ func (l *Loop) report(r Report) {
 // forward wakes the loop for what its ports report.
 func (l *Loop) forward(ctx context.Context) {
 	var scanned <-chan struct{}
-	if l.scanner != nil {
-		scanned = l.scanner.Done()
+	if l.ports.DiskScanner != nil {
+		scanned = l.ports.DiskScanner.Done()
 	}
 	var reclaimed <-chan eviction.Signal
-	if l.reclaimer != nil {
-		reclaimed = l.reclaimer.Reclaimed()
+	if l.ports.Reclaimer != nil {
+		reclaimed = l.ports.Reclaimer.Reclaimed()
 	}
 	var steps <-chan eviction.StepOutcome
-	if l.steps != nil {
-		steps = l.steps.Outcomes()
+	if l.ports.Steps != nil {
+		steps = l.ports.Steps.Outcomes()
 	}
 	for {
 		select {
 		case <-ctx.Done():
-			l.waiter.Wake()
+			l.ports.Waiter.Wake()
 			return
 		case outcome := <-steps:
 			forward(ctx, l.stepOutcomes, outcome)
@@ -92,15 +92,15 @@ func (l *Loop) forward(ctx context.Context) {
 			}
 		case signal := <-reclaimed:
 			forward(ctx, l.reclaims, signal)
-		case result, open := <-l.killer.Results():
+		case result, open := <-l.ports.Killer.Results():
 			if !open {
 				close(l.ended)
-				l.waiter.Wake()
+				l.ports.Waiter.Wake()
 				return
 			}
 			forward(ctx, l.ended, result)
 		}
-		l.waiter.Wake()
+		l.ports.Waiter.Wake()
 	}
 }
 

@@ -96,7 +96,7 @@ func (l *Loop) await(ctx context.Context, need func(*request), recent func(*Snap
 		}
 		r := l.request(need)
 		if r.woken.CompareAndSwap(false, true) {
-			l.waiter.Wake()
+			l.ports.Waiter.Wake()
 		}
 		select {
 		case <-r.answered:
@@ -130,7 +130,7 @@ func (l *Loop) answer() {
 	}
 	measure := r.measure.Load()
 	if measure && !l.measureForReaders() {
-		l.waiter.Wake() // what is due meanwhile comes first
+		l.ports.Waiter.Wake() // what is due meanwhile comes first
 		return
 	}
 	last := l.snapshots.last.Load()
