@@ -1,9 +1,11 @@
 package daemon
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/evictd/evictd/internal/metric"
@@ -36,10 +38,18 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 	return mux
 }
 
-// ready serves /readyz: 200 after the first pass, as long as a pod can be evicted or none is known. With exclude=pods the
-// pods make no difference.
+// ready serves /readyz: 200 after the first pass, as long as a pod can be evicted or none is known, and the configuration
+// is that of the file. With exclude=pods or exclude=configuration these make no difference.
 func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
-	if why := d.unprotected(); why != "" && r.URL.Query().Get("exclude") != "pods" {
+	excluded := r.URL.Query()["exclude"]
+	why := ""
+	if faults := d.configurationRefused(); faults != "" && !slices.Contains(excluded, "configuration") {
+		why = "the configuration is refused, and the one before it is in use: " + faults
+	}
+	if !slices.Contains(excluded, "pods") {
+		why = cmp.Or(d.unprotected(), why)
+	}
+	if why != "" {
 		http.Error(w, why, http.StatusServiceUnavailable)
 		return
 	}

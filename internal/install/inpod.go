@@ -2,6 +2,7 @@ package install
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -205,8 +206,8 @@ func (p *inPod) state(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if _, err := process.Get(ctx, p.client, "/readyz"); err != nil {
-		return "evictd is not ready: " + err.Error(), nil
+	if why, err := process.Get(ctx, p.client, "/readyz"); err != nil {
+		return "evictd is not ready: " + cmp.Or(strings.TrimSpace(string(why)), err.Error()), nil
 	}
 	return active, nil
 }

@@ -37,8 +37,16 @@ func TestEvictdInAPodEndsAndBeginsWithIt(t *testing.T) {
 		t.Errorf("the container was started again: process %s after %s", got, container)
 	}
 
-	// A configuration that is well-formed, and that evictd refuses on this host.
+	// Of a configuration that is well-formed, and that evictd refuses on this host, the pod says why it is not ready, and
+	// the one before is in use; without that, evictd does not start.
 	p.give("evictd.yaml", strings.Replace(deployed, "100Mi", "999Ti", 1))
+	p.awaitReady("999Ti")
+	refusing := p.evictd()
+	if refusing == "" {
+		t.Error("evictd does not run with the configuration that it had accepted")
+	}
+	p.do("rm", "/var/lib/evictd/configuration.accepted")
+	p.do("kill", "-KILL", refusing)
 	await(p, "the container to end", func() bool { return strings.Contains(p.log(podUnit), "container: exited 2") })
 	log := p.log(podUnit)
 	end := log[:strings.Index(log, "container: exited 2")]
