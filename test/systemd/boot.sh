@@ -18,7 +18,7 @@ fi
 
 mount --make-rprivate /
 hybrid=$(awk '$3 == "cgroup" && $4 !~ /name=|cpuset/ {n = split($2, p, "/"); print p[n]}' /proc/self/mounts)
-mount -t tmpfs -o size=400m tmpfs "$dir"
+mount -t tmpfs -o size=700m tmpfs "$dir"
 root=$dir/root
 mkdir "$dir/upper" "$dir/work" "$root"
 mount -t overlay overlay -o "lowerdir=/,upperdir=$dir/upper,workdir=$dir/work" "$root"

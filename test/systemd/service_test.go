@@ -59,7 +59,7 @@ func TestTheServicesKeepWhatTheirUnitsPromise(t *testing.T) {
 		{"systemd listens on a port for a daemon without a network", (*machine).servesPort},
 		{"an agent with a credential needs no privilege", (*machine).hasCredential},
 		{"an upgrade keeps the configuration and starts the new daemon", (*machine).upgrades},
-		{"bad configuration at the start is reported and not tried again", (*machine).refusesBadInput},
+		{"bad configuration leaves the one before, and without that is not tried again", (*machine).refusesBadInput},
 		{"the package is removed and comes back as it was", (*machine).returns},
 		{"the package is purged without a trace", (*machine).isPurged},
 	} {
@@ -365,6 +365,11 @@ evictionMaxPodGracePeriod: 20`)
 
 func (m *machine) refusesBadInput() {
 	m.configure("native", "lots", "")
+	m.do("systemctl", "restart", daemon)
+	if status := m.do("evictd", "status"); !strings.Contains(status, "the configuration is refused") || !strings.Contains(status, "lots") {
+		m.Errorf("evictd does not say which configuration it refuses: %s", status)
+	}
+	m.do("rm", "/var/lib/evictd/configuration.accepted")
 	_, _, _ = m.try("systemctl", "restart", daemon)
 	await(m, "the service to have failed", func() bool { return m.property(daemon, "ActiveState") == "failed" })
 	if code, result := m.property(daemon, "ExecMainStatus"), m.property(daemon, "Result"); code != "2" || result != "exit-code" {
