@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"net/http"
-	"slices"
 	"time"
 
 	"github.com/evictd/evictd/internal/metric"
@@ -38,15 +37,14 @@ func (d *Daemon) handler(metrics *metric.Set) http.Handler {
 	return mux
 }
 
-// ready serves /readyz: 200 after the first pass, as long as a pod can be evicted or none is known, and the configuration
-// is that of the file. With exclude=pods or exclude=configuration these make no difference.
+// ready serves /readyz: 200 after the first pass, as long as a pod can be evicted or none is known. With exclude=pods the
+// pods make no difference, and with include=configuration the configuration has to be that of the file.
 func (d *Daemon) ready(w http.ResponseWriter, r *http.Request) {
-	excluded := r.URL.Query()["exclude"]
-	why := ""
-	if faults := d.configurationRefused(); faults != "" && !slices.Contains(excluded, "configuration") {
+	asked, why := r.URL.Query(), ""
+	if faults := d.configurationRefused(); faults != "" && asked.Get("include") == "configuration" {
 		why = "the configuration is refused, and the one before it is in use: " + faults
 	}
-	if !slices.Contains(excluded, "pods") {
+	if asked.Get("exclude") != "pods" {
 		why = cmp.Or(d.unprotected(), why)
 	}
 	if why != "" {

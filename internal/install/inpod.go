@@ -206,7 +206,7 @@ func (p *inPod) state(ctx context.Context) (string, error) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	if why, err := process.Get(ctx, p.client, "/readyz"); err != nil {
+	if why, err := process.Get(ctx, p.client, ready); err != nil {
 		return "evictd is not ready: " + cmp.Or(strings.TrimSpace(string(why)), err.Error()), nil
 	}
 	return active, nil

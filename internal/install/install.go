@@ -214,11 +214,14 @@ func (i *Installer) observe(ctx context.Context, m manager) error {
 	return nil
 }
 
+// ready is where evictd says whether it is ready, with the configuration that the installer has given it.
+const ready = "/readyz?include=configuration"
+
 // notReady says why evictd is not ready; "" if it is, or does not answer at its default address.
 func (i *Installer) notReady(ctx context.Context) string {
 	ctx, cancel := context.WithTimeout(ctx, stopTimeout)
 	defer cancel()
-	why, err := process.Get(ctx, statusClient(i.cfg.Root), "/readyz")
+	why, err := process.Get(ctx, statusClient(i.cfg.Root), ready)
 	if err == nil || len(why) == 0 {
 		return ""
 	}

@@ -44,7 +44,7 @@ func Serve(dir, socket string, cmd *exec.Cmd) (*Service, error) {
 func (s *Service) Ready(ctx context.Context) error {
 	var last error
 	err := wait.That(ctx, func() bool {
-		_, last = Get(ctx, s.client, "/readyz?exclude=pods&exclude=configuration") // of evictd: tests make pods without a process, and spoil its file
+		_, last = Get(ctx, s.client, "/readyz?exclude=pods") // of evictd: tests make pods without a process
 		return last == nil || !s.Running()
 	})
 	switch {
