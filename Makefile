@@ -9,6 +9,7 @@
 #   BENCHFLAGS  further flags of go test in bench; -count 10 has benchstat print how far the runs differ
 #   BENCHFLAGS  flags of bench-cluster, bench-devices, bench-live (its part on kube-apiserver) and bench-reaction, such as -nodes=5000 and -runs=20
 #   CONFORMANCEFLAGS  flags of conformance, such as -suites=devices, -by=evictd-apiserver, -cases=- and -rounds=3
+#   raceless    packages that race leaves out, a regular expression (those that link k8s.io/kubernetes)
 #   EVICTD_ROUNDS  how often bench-kubelet, bench-vm and bench-notices measure (3)
 #   EVICTD_SMALLEST  1 has benchmarks and campaigns do as little as shows that they work; their figures say nothing then
 #   ARCHS       architectures of the images                (amd64 arm64)

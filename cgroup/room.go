@@ -30,7 +30,7 @@ func roomOf(descriptors int64) *Room {
 	return r
 }
 
-// Take says whether a group may stay open, until Give. A nil Room has room for every group.
+// Take reports whether a group may stay open; if so, Give ends that. If the Room is nil, every group may.
 func (r *Room) Take() bool {
 	if r == nil {
 		return true
@@ -49,5 +49,5 @@ func (r *Room) Give() {
 	}
 }
 
-// IsFull says whether a further group cannot stay open.
+// IsFull reports whether no further group may stay open.
 func (r *Room) IsFull() bool { return r.left.Load() <= 0 }

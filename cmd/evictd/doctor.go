@@ -198,7 +198,7 @@ func protectionFindings(ctx context.Context, client *serve.Client) []finding {
 		return nil
 	}
 	findings := []finding{
-		about("configuration in use", cmp.Or(status.ConfigurationRefused, "the file"), status.ConfigurationRefused == "", "evictd uses the configuration that it accepted before"),
+		about("configuration in use", cmp.Or(status.ConfigurationRefused, "as it was given"), status.ConfigurationRefused == "", "evictd uses the configuration that it accepted before"),
 		about("cgroups of the pods", cmp.Or(status.Unprotected, "found, or no pod is known"), status.Unprotected == "", "nothing is protected, and evictd is not ready"),
 	}
 	for _, s := range status.Signals {

@@ -34,7 +34,8 @@
 // The goroutine of Run is locked to a thread with SCHED_FIFO at the lowest priority,
 // where the machine permits that, and a budget of half of each second: above it, it has a normal
 // priority until it has stayed within it for ten seconds. Between the wake
-// and the first signal it allocates no memory, opens no file and logs nothing.
+// and the first signal it allocates no memory, opens no file and logs nothing; if a node has more pods than evictd
+// may keep open (cgroup.Room), it opens the files of the others.
 //
 // While a threshold of memory is less than 256 MiB away, and for every sleep below 200 ms, the
 // thread is blocked in epoll_wait(2): the kernel wakes it, and no thread of normal priority,

@@ -17,8 +17,8 @@ import (
 )
 
 // podCgroup is a pod's cgroup as a kill.Target. It opens the group at the first use, since
-// a pod can be known before it runs, and keeps it open where there is room. Its methods may be called from any goroutine, also
-// after close: then they open the group for the time of the call.
+// a pod can be known before it runs, and keeps it open if there is room. Its methods may be called from any goroutine. After
+// close they open the group for the time of the call.
 type podCgroup struct {
 	cgroups *cgroup.System
 	path    string

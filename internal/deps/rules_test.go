@@ -53,7 +53,7 @@ var arrows = []arrow{
 	{"internal/cli", []string{"internal/manifest"}, "command lines are alike in every program"},
 	{"internal/wire", []string{"cri/inventory", "internal/jsonsize"}, "messages carry values"},
 	{"internal/admission", []string{"internal/podspec"}, "defaults follow from the object alone"},
-	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/bound", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/embeddedapi/strategy", "internal/manifest", "internal/podspec"},
+	{"internal/embeddedapi", []string{"internal/admission", "internal/embeddedapi/apply", "internal/embeddedapi/bound", "internal/embeddedapi/openapi", "internal/embeddedapi/quota", "internal/embeddedapi/store", "internal/embeddedapi/strategy", "internal/jsonsize", "internal/manifest", "internal/podspec"},
 		"the embedded API stores and admits objects, and knows nothing of eviction"},
 	{"internal/embeddedapi/apitest", []string{"internal/process", "internal/require", "internal/sandbox"}, "tests of what speaks to an API have one, and link none of it"},
 	{"internal/embeddedapi/apply", nil, "an object and a configuration in, the merged object out"},

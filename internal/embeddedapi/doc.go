@@ -8,7 +8,7 @@
 // afterwards (temporary file, rename), once for all changes of a moment; the journal is emptied
 // when all are written, and read by a start after a kill. What a start cannot read there is kept.
 // Stored objects never change, so readers need no copies. A watch begins anywhere in the last
-// 4,096 changes of its table, of which the objects have 32 MiB at most. From then on it is offered
+// 4,096 changes of its table, or fewer if their objects have more than 32 MiB. From then on it is offered
 // the changes that have the value of its most exact requirement, such as the node of a pod, and is
 // not woken by others. No writer waits for a watch: if so many changes are offered and not sent, the
 // watch gets 410 and lists again. Revisions are reserved in blocks, so that none is used

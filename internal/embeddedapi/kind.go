@@ -53,7 +53,7 @@ type kind struct {
 	table              *store.Table
 }
 
-// checkName refuses names that are valid and no names of manifests: a name is that of a file, before its extension.
+// checkName refuses valid names that a manifest cannot have: the name of an object is the name of its file.
 func (k *kind) checkName(name string) error {
 	var why string
 	switch {

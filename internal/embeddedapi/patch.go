@@ -18,8 +18,8 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/evictd/evictd/internal/embeddedapi/apply"
-	"github.com/evictd/evictd/internal/embeddedapi/bound"
 	"github.com/evictd/evictd/internal/embeddedapi/store"
+	"github.com/evictd/evictd/internal/jsonsize"
 )
 
 // Bounds of what a patch costs. The first two are kube-apiserver's.
@@ -42,7 +42,7 @@ func manageable(o store.Object) error {
 	bare := o.DeepCopyObject().(store.Object)
 	bare.SetManagedFields(nil)
 	text, err := json.Marshal(bare)
-	if err == nil && bound.Values(text) > 2*maxManaged {
+	if err == nil && jsonsize.Values(text) > 2*maxManaged {
 		err = apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an object that was applied has at most %d values", 2*maxManaged))
 	}
 	return err
@@ -54,7 +54,7 @@ func boundCopies() { atomic.StoreInt64(&jsonpatch.AccumulatedCopySizeLimit, maxC
 // patchers apply a patch to a document; kind is a blank object of its type.
 var patchers = map[types.PatchType]func(document, patch []byte, kind runtime.Object) ([]byte, error){
 	types.StrategicMergePatchType: func(document, patch []byte, kind runtime.Object) ([]byte, error) {
-		if n := bound.Values(patch); n*(n+bound.Values(document)) > maxComparisons {
+		if n := jsonsize.Values(patch); n*(n+jsonsize.Values(document)) > maxComparisons {
 			return nil, apierrors.NewRequestEntityTooLargeError("the patch has too many values")
 		}
 		return strategicpatch.StrategicMergePatch(document, patch, kind)
@@ -129,7 +129,7 @@ func isJSON(patch []byte) error {
 func (r *request) apply(configuration []byte) (int, runtime.Object, error) {
 	c, code := r.change(), http.StatusOK
 	c.applied = true
-	if text, err := yaml.YAMLToJSON(configuration); err == nil && bound.Values(text) > maxManaged {
+	if text, err := yaml.YAMLToJSON(configuration); err == nil && jsonsize.Values(text) > maxManaged {
 		return 0, nil, apierrors.NewRequestEntityTooLargeError(fmt.Sprintf("an applied configuration has at most %d values", maxManaged))
 	}
 	merge := func(live store.Object) (store.Object, error) {

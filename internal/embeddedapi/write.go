@@ -25,7 +25,7 @@ import (
 	"github.com/evictd/evictd/internal/embeddedapi/strategy"
 )
 
-// context is that of the request. A warning of a strategy goes to the client.
+// context carries the warnings of strategies to the client of the request.
 func (r *request) context() context.Context {
 	return warning.WithWarningRecorder(r.Context(), r)
 }

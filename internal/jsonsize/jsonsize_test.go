@@ -11,3 +11,11 @@ func TestCount(t *testing.T) {
 		}
 	}
 }
+
+func TestValues(t *testing.T) {
+	for text, want := range map[string]int{`{}`: 1, `{"a":[1,2,"3,{"],"b\",":{}}`: 6, ``: 0, `"`: 0} {
+		if n := Values([]byte(text)); n != want {
+			t.Errorf("%s: %d values, expected %d", text, n, want)
+		}
+	}
+}

@@ -13,14 +13,6 @@ import (
 
 var pod = reflect.TypeFor[*v1.Pod]()
 
-func TestValues(t *testing.T) {
-	for text, want := range map[string]int{`{}`: 1, `{"a":[1,2,"3,{"],"b\",":{}}`: 6, ``: 0, `"`: 0} {
-		if n := bound.Values([]byte(text)); n != want {
-			t.Errorf("%s: %d values, expected %d", text, n, want)
-		}
-	}
-}
-
 // FuzzASmallObjectIsNeverTooCostly holds that a text which a decoder takes, and whose value is encoded to no more than a few KiB, is
 // refused for a quantity alone.
 func FuzzASmallObjectIsNeverTooCostly(f *testing.F) {

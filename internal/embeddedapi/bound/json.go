@@ -129,20 +129,3 @@ func (w *walk) space() {
 		w.in = w.in[1:]
 	}
 }
-
-// Values counts the values of a JSON text that are in an object or a list, or one more for each of these.
-func Values(text []byte) (n int) {
-	for i := 0; i < len(text); i++ {
-		switch text[i] {
-		case '"':
-			for i++; i < len(text) && text[i] != '"'; i++ {
-				if text[i] == '\\' {
-					i++
-				}
-			}
-		case ',', '{', '[':
-			n++
-		}
-	}
-	return n
-}

@@ -37,7 +37,7 @@ type whole interface {
 	rest.RESTUpdateStrategy
 }
 
-// Strategy writes the objects of one kind.
+// Strategy prepares the writes of one kind of objects, and prints them.
 type Strategy struct {
 	whole
 	kind   schema.GroupVersionKind            // in whose version clients speak
@@ -106,7 +106,7 @@ func (s *Strategy) Create(ctx context.Context, object Object) (Object, error) {
 	return external(made, s.stored)
 }
 
-// Update returns an object as it is to be stored in place of old, of which it has what the server alone writes. A
+// Update returns an object as it is to be stored in place of old. What the server alone writes stays as it is in old. A
 // subresource without a strategy of its own is written as the whole object is. It is rest.BeforeUpdate but for the bound of faults.
 func (s *Strategy) Update(ctx context.Context, sub string, object, old Object) (Object, error) {
 	before, err := internal(old)
